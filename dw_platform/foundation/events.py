@@ -1,0 +1,40 @@
+"""In-process events: a subsystem announces a change, whoever cares listens.
+
+A listener that raises is logged and skipped, because a broken observer must not stop the observed.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+log = logging.getLogger(__name__)
+
+Event = TypeVar("Event")
+
+
+class EventHub(Generic[Event]):
+    """Delivers each event to every listener, in the order in which they subscribed, on the caller's thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._listeners: tuple[Callable[[Event], None], ...] = ()
+
+    def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+        """Add `listener` and return a function that removes it again."""
+        with self._lock:
+            self._listeners = (*self._listeners, listener)
+
+        def unsubscribe() -> None:
+            with self._lock:
+                self._listeners = tuple(entry for entry in self._listeners if entry is not listener)
+
+        return unsubscribe
+
+    def publish(self, event: Event) -> None:
+        """Call every listener with `event`."""
+        for listener in self._listeners:
+            try:
+                listener(event)
+            except Exception:
+                log.exception("event listener failed", extra={"event": repr(event)})

@@ -1,0 +1,1 @@
+"""Delta tables and the Spark session that works on them; the only importer of pyspark."""
