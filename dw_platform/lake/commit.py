@@ -1,0 +1,154 @@
+"""One Delta commit by deltalake: files, the positions of the sources they came from, and who wrote them and why.
+
+A commit is atomic: a reader sees all of it or nothing. Whether a commit whose answer was lost went through is
+found out from the log by the commit's own id, so an error here means that nothing was committed.
+"""
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+import pyarrow as pa
+from deltalake import CommitProperties, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction
+
+from dw_platform.foundation import PermanentError, TransientError
+from dw_platform.lake.features import Engine
+from dw_platform.lake.location import TableLocation
+from dw_platform.lake.parquet import DataFile
+from dw_platform.lake.snapshot import Snapshot
+
+NOTE_KEY = "dw"
+# Every lost race costs one attempt; a few dozen writers on one table stay far below this.
+_MAX_ATTEMPTS = 200
+
+
+class PositionConflictError(TransientError):
+    """Another writer has moved a source position since this one planned."""
+
+    def __init__(self, table: str, app_ids: Sequence[str]) -> None:
+        self.table, self.app_ids = table, tuple(app_ids)
+        super().__init__(
+            f"{table}: another writer committed positions of {', '.join(app_ids)} in the meantime. Nothing was "
+            "committed; plan again from the table."
+        )
+
+
+class StalePositionError(PermanentError):
+    """A position that does not lie beyond the committed one would let rows in twice."""
+
+    def __init__(self, table: str, app_id: str, committed: int, proposed: int) -> None:
+        self.table, self.app_id, self.committed, self.proposed = table, app_id, committed, proposed
+        super().__init__(
+            f"{table}: {app_id} is committed up to {committed}, so {proposed} would write rows twice. "
+            "Plan from the table's own positions."
+        )
+
+
+class CommitConflictError(TransientError):
+    """Another commit changed what this one was based on, by Delta's own rules."""
+
+    def __init__(self, table: str, cause: str) -> None:
+        self.table, self.cause = table, cause
+        super().__init__(f"{table}: another commit came first ({cause}). Nothing was committed; try again.")
+
+
+class CommitRefusedError(PermanentError):
+    """Delta refused the commit."""
+
+    def __init__(self, table: str, cause: str) -> None:
+        self.table, self.cause = table, cause
+        super().__init__(f"{table}: Delta refused the commit: {cause}. Nothing was committed.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitNote:
+    """What the platform writes into every commit about itself."""
+
+    engine: Engine
+    reason: str
+    commit_id: str = field(default_factory=lambda: secrets.token_hex(12))
+
+    def to_json(self) -> str:
+        return json.dumps({"commit": self.commit_id, "engine": self.engine.value, "reason": self.reason})
+
+
+def check_positions(snapshot: Snapshot, positions: Mapping[str, int]) -> None:
+    """Refuse positions that do not move forward from what the snapshot has committed."""
+    for app_id, proposed in positions.items():
+        committed = snapshot.position(app_id)
+        if committed is not None and proposed <= committed:
+            raise StalePositionError(snapshot.table, app_id, committed, proposed)
+
+
+def commit_files(
+    snapshot: Snapshot,
+    files: Sequence[DataFile],
+    *,
+    mode: str,
+    schema: pa.Schema,
+    positions: Mapping[str, int],
+    note: CommitNote,
+) -> int:
+    """Commit `files` on top of `snapshot` and return the version; the caller holds the table's lock, shared."""
+    check_positions(snapshot, positions)
+    properties = CommitProperties(
+        custom_metadata={NOTE_KEY: note.to_json()},
+        max_commit_retries=_MAX_ATTEMPTS,
+        app_transactions=[Transaction(app_id, version) for app_id, version in positions.items()],
+    )
+    try:
+        snapshot.delta.create_write_transaction(
+            [_add_action(file) for file in files],
+            mode,
+            schema,
+            partition_by=list(snapshot.partition_by),
+            commit_properties=properties,
+        )
+    except CommitFailedError as error:
+        raise _conflict(snapshot.table, str(error), list(positions)) from error
+    except (DeltaError, OSError) as error:
+        version = find_commit(snapshot.location, snapshot.version, note.commit_id)
+        if version is None:
+            raise CommitRefusedError(snapshot.table, str(error).splitlines()[0]) from error
+        return version
+    version = find_commit(snapshot.location, snapshot.version, note.commit_id)
+    if version is None:
+        raise CommitRefusedError(snapshot.table, "the commit is not in the log although it was acknowledged")
+    return version
+
+
+def find_commit(location: TableLocation, after: int, commit_id: str) -> int | None:
+    """Return the version whose commit carries `commit_id`, looking at those after version `after`."""
+    system, root = location.filesystem()
+    version = after + 1
+    while True:
+        try:
+            with system.open_input_stream(f"{root}/_delta_log/{version:020d}.json") as log:
+                first_line = log.read().split(b"\n", 1)[0]
+        except FileNotFoundError:
+            return None
+        if commit_id.encode() in first_line:
+            return version
+        version += 1
+
+
+def _add_action(file: DataFile) -> AddAction:
+    # A path in the log is a URI; `=` and `~` stay readable, as Spark leaves them.
+    return AddAction(
+        path=quote(file.path, safe="/=~"),
+        size=file.size,
+        partition_values=json.loads(file.partition_values),
+        modification_time=file.modified_ms,
+        data_change=True,
+        stats=file.statistics,
+    )
+
+
+def _conflict(table: str, cause: str, app_ids: list[str]) -> TransientError:
+    if app_ids and "transaction" in cause.lower():
+        return PositionConflictError(table, app_ids)
+    return CommitConflictError(table, cause.splitlines()[0])

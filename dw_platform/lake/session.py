@@ -1,0 +1,183 @@
+"""The Spark session: one a process, kept warm, the same code on this machine, a cluster or Spark Connect.
+
+Starting it costs 5 to 7 seconds, so nothing here runs until `get` is called, and Dagster definitions, sensors
+and most of `dw` never call it. On a cluster or a Connect server this package is shipped to the workers, because
+tasks run its code there.
+"""
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+import dw_platform
+from dw_platform.foundation import TransientError
+from dw_platform.lake.jars import DELTA_JARS, S3_JARS, resolve_jars
+from dw_platform.lake.java import find_java
+from dw_platform.lake.settings import LakeSettings, SparkSettings
+
+_LOGGING = Path(__file__).with_name("log4j2.properties")
+
+
+class SparkUnavailableError(TransientError):
+    """The session could not be opened."""
+
+    def __init__(self, target: str, cause: str) -> None:
+        self.target, self.cause = target, cause
+        super().__init__(
+            f"Spark at {target} did not answer: {cause}. Check `spark.master` and `spark.remote` in platform.yaml; "
+            "`dw doctor` shows what works."
+        )
+
+
+class SparkProvider:
+    """Opens the process's session when it is first needed and hands out the same one afterwards."""
+
+    def __init__(
+        self, spark: SparkSettings, lake: LakeSettings, *, on_progress: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self.settings = spark
+        self._lake = lake
+        self._on_progress = on_progress
+        self._lock = threading.Lock()
+        self._session: SparkSession | None = None
+
+    def get(self) -> SparkSession:
+        """Return the session, opening it if this is the first call."""
+        with self._lock:
+            if self._session is None:
+                self._session = self._open()
+            return self._session
+
+    @property
+    def started(self) -> bool:
+        """Whether the session has been opened; asking does not open it."""
+        return self._session is not None
+
+    def stop(self) -> None:
+        """End the session and, when it is local, its JVM's Spark context; `get` opens a new one."""
+        with self._lock:
+            if self._session is not None:
+                self._session.stop()
+                self._session = None
+
+    def _open(self) -> SparkSession:
+        target = self.settings.remote or self.settings.master
+        self._on_progress(f"starting Spark ({target})")
+        try:
+            return self._connect() if self.settings.remote else self._launch()
+        except PySparkException as error:
+            raise SparkUnavailableError(target, str(error).splitlines()[0]) from error
+
+    def _connect(self) -> SparkSession:
+        session = SparkSession.builder.remote(str(self.settings.remote)).getOrCreate()
+        for key, value in self.settings.conf.items():
+            session.conf.set(key, value)
+        with _packed_library() as archive:
+            session.addArtifacts(str(archive), pyfile=True)
+        return session
+
+    def _launch(self) -> SparkSession:
+        java = find_java()
+        coordinates = DELTA_JARS + S3_JARS if self._lake.is_s3 else DELTA_JARS
+        jars = resolve_jars(coordinates, java, on_fetch=self._on_progress)
+        # Spark reads these from the environment only, at the moment the JVM and its workers start.
+        os.environ["JAVA_HOME"] = str(java.home)
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        builder = SparkSession.builder.appName(self.settings.app_name).master(self.settings.master)
+        for key, value in (launch_conf(self.settings, self._lake, jars) | dict(self.settings.conf)).items():
+            builder = builder.config(key, value)
+        with _stdout_to_stderr():
+            session = builder.getOrCreate()
+        if not self.settings.master.startswith("local"):
+            with _packed_library() as archive:
+                # The context copies the file at once, so the archive may go afterwards.
+                session.sparkContext.addPyFile(str(archive))
+        return session
+
+
+def launch_conf(spark: SparkSettings, lake: LakeSettings, jars: list[Path]) -> dict[str, str]:
+    """Return the settings of a session that this process launches, tuned for few cores."""
+    # Delta's default of 50 snapshot partitions and Spark's 200 shuffle partitions cost seconds a query on 2 cores.
+    partitions = str(max(2, os.cpu_count() or 2))
+    conf = {
+        "spark.jars": ",".join(map(str, jars)),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": partitions,
+        "spark.sql.shuffle.partitions": partitions,
+        # VACUUM lists folders in this many tasks; the default of 10,000 takes 40 s on 2 cores for an empty table.
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": partitions,
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+        "spark.sql.warehouse.dir": str(spark.scratch / "warehouse"),
+        "spark.local.dir": str(spark.scratch / "local"),
+        "spark.driver.memory": f"{spark.driver_memory_mib}m",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    if spark.master.startswith("local"):
+        conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = "127.0.0.1"
+    return conf | (_s3a_conf(lake) if lake.is_s3 else {})
+
+
+def _s3a_conf(lake: LakeSettings) -> dict[str, str]:
+    s3 = lake.s3
+    conf = {
+        "spark.hadoop.fs.s3a.endpoint.region": s3.region,
+        "spark.hadoop.fs.s3a.path.style.access": str(s3.path_style).lower(),
+        # Delta writes its own log store for s3a; the generic committer's warnings do not apply to it.
+        "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+        "spark.delta.logStore.s3.impl": "io.delta.storage.S3SingleDriverLogStore",
+    }
+    if s3.endpoint:
+        conf["spark.hadoop.fs.s3a.endpoint"] = s3.endpoint
+        conf["spark.hadoop.fs.s3a.connection.ssl.enabled"] = str(s3.endpoint.startswith("https")).lower()
+    if s3.access_key and s3.secret_key:
+        conf["spark.hadoop.fs.s3a.access.key"] = s3.access_key
+        conf["spark.hadoop.fs.s3a.secret.key"] = s3.secret_key
+    return conf
+
+
+@contextlib.contextmanager
+def _packed_library() -> Iterator[Path]:
+    """Zip this package, so that workers elsewhere can import the functions that tasks run."""
+    source = Path(dw_platform.__file__).parent
+    folder = Path(tempfile.mkdtemp(prefix="dw-ship-"))
+    try:
+        archive = folder / "dw_platform.zip"
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as bundle:
+            for path in sorted(source.rglob("*.py")):
+                bundle.write(path, Path("dw_platform") / path.relative_to(source))
+        yield archive
+    finally:
+        shutil.rmtree(folder)
+
+
+@contextlib.contextmanager
+def _stdout_to_stderr() -> Iterator[None]:
+    """Let the JVM inherit stderr as its stdout, so that what VACUUM prints does not end up in `--json` output."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def default_driver_memory_mib() -> int:
+    """Return a quarter of the machine's memory, between 512 MiB and 4 GiB."""
+    return min(4096, max(512, psutil.virtual_memory().total // (4 * 1024 * 1024)))

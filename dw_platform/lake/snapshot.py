@@ -1,0 +1,128 @@
+"""A table as of one version: what to plan from, and the handle that a commit must be made with.
+
+deltalake accepts any `txn` version from a fresh handle, even a lower one than the log has. What it does refuse
+is a commit whose handle is older than another commit of the same `app_id`. So a writer takes a snapshot, reads
+its positions, plans, and commits with that same snapshot; whoever came second gets a conflict and plans again.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from functools import cached_property
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from dw_platform.foundation import PermanentError, TransientError, UserError
+from dw_platform.lake.features import TableFacts, WriterChoice, choose_writer
+from dw_platform.lake.location import TableLocation
+from dw_platform.lake.schema import normal_schema
+
+
+class TableMissingError(UserError):
+    """There is no Delta table at the path."""
+
+    def __init__(self, table: str, path: str) -> None:
+        self.table, self.path = table, path
+        super().__init__(
+            f"{table}: there is no Delta table at {path}. Write to it first, or correct `lake.root` in platform.yaml."
+        )
+
+
+class NewerProtocolError(PermanentError):
+    """The table demands something that these versions of the engines do not know."""
+
+    def __init__(self, table: str, demand: str) -> None:
+        self.table, self.demand = table, demand
+        super().__init__(
+            f"{table}: written by a newer Delta protocol than this platform reads ({demand}). Upgrade dw_platform, "
+            "or drop the table feature with the program that added it."
+        )
+
+
+class StorageUnreachableError(TransientError):
+    """The storage did not answer."""
+
+    def __init__(self, table: str, cause: str) -> None:
+        self.table, self.cause = table, cause
+        super().__init__(f"{table}: the storage did not answer: {cause}. Check `lake` in platform.yaml and try again.")
+
+
+_UNSUPPORTED = re.compile(r"Unsupported:? (.+)", re.IGNORECASE)
+
+
+def open_delta(table: str, location: TableLocation, *, version: int | None = None) -> DeltaTable:
+    """Open the table, translating every failure into what it means."""
+    try:
+        return DeltaTable(location.uri, version=version, storage_options=location.delta_options())
+    except TableNotFoundError as error:
+        raise TableMissingError(table, location.uri) from error
+    except DeltaError as error:
+        if unsupported := _UNSUPPORTED.search(str(error)):
+            raise NewerProtocolError(table, unsupported[1]) from error
+        raise StorageUnreachableError(table, str(error).splitlines()[0]) from error
+    except OSError as error:
+        raise StorageUnreachableError(table, str(error).splitlines()[0]) from error
+
+
+class Snapshot:
+    """One version of one table, read from its log; no data and no JVM."""
+
+    def __init__(self, table: str, location: TableLocation, *, version: int | None = None) -> None:
+        self.table = table
+        self.location = location
+        self.delta = open_delta(table, location, version=version)
+        self.version = int(self.delta.version())
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The columns, as Arrow; NOT NULL columns are not nullable."""
+        return normal_schema(pa.schema(self.delta.schema().to_arrow()))
+
+    @cached_property
+    def partition_by(self) -> tuple[str, ...]:
+        return tuple(self.delta.metadata().partition_columns)
+
+    @cached_property
+    def configuration(self) -> Mapping[str, str]:
+        return dict(self.delta.metadata().configuration)
+
+    @cached_property
+    def facts(self) -> TableFacts:
+        protocol = self.delta.protocol()
+        return TableFacts(
+            writer_version=protocol.min_writer_version,
+            writer_features=frozenset(protocol.writer_features or ()),
+            configuration=self.configuration,
+            columns=json.loads(self.delta.schema().to_json())["fields"],
+        )
+
+    @cached_property
+    def writer(self) -> WriterChoice:
+        """The engine that may append to this table."""
+        return choose_writer(self.facts)
+
+    def position(self, app_id: str) -> int | None:
+        """Return the version stored for `app_id` in the log: where a source partition is read next."""
+        return self.delta.transaction_version(app_id)
+
+    @cached_property
+    def row_count(self) -> int | None:
+        """Rows by the log's own statistics; None when a file has none or rows are masked by deletion vectors."""
+        actions = pa.record_batch(self.delta.get_add_actions(flatten=True))
+        if "num_records" not in actions.schema.names:
+            return 0 if len(actions) == 0 else None
+        counts = actions.column("num_records")
+        if counts.null_count or "deletionVectors" in self.facts.writer_features:
+            return None
+        return int(sum(counts.to_pylist()))
+
+    @cached_property
+    def size_bytes(self) -> int:
+        actions = pa.record_batch(self.delta.get_add_actions(flatten=True))
+        return int(sum(actions.column("size_bytes").to_pylist()))
+
+    @cached_property
+    def file_count(self) -> int:
+        return len(self.delta.file_uris())

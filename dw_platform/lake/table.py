@@ -1,0 +1,329 @@
+"""One Delta table: append, overwrite, merge, delete, read, history, upkeep.
+
+Every write takes a snapshot first, writes files outside any lock, and holds the table's lock only for its commit.
+Until that commit nothing of the write can be seen; after a failure nothing of it is ever referenced.
+"""
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, TableFeatures
+from deltalake import Field as DeltaField
+from deltalake.exceptions import CommitFailedError, DeltaError
+from pyspark.sql import DataFrame, SparkSession
+
+from dw_platform.foundation import InvalidValueError
+from dw_platform.lake.commit import NOTE_KEY, CommitConflictError, CommitNote, CommitRefusedError, commit_files
+from dw_platform.lake.features import Engine, WriterChoice
+from dw_platform.lake.location import TableLocation
+from dw_platform.lake.lock import TableLock
+from dw_platform.lake.maintenance import maintain_table
+from dw_platform.lake.parquet import WriteJob, new_job_id, remove_job_files
+from dw_platform.lake.reports import CommitReport, HistoryEntry, MaintenanceReport
+from dw_platform.lake.rows import Rows, as_dataframe, rows_schema, write_files
+from dw_platform.lake.schema import SchemaPlan, needed_features, normal_schema, plan_schema
+from dw_platform.lake.session import SparkProvider
+from dw_platform.lake.settings import MaintenancePolicy
+from dw_platform.lake.snapshot import Snapshot, TableMissingError
+from dw_platform.lake.spark_writer import (
+    append_with_spark,
+    overwrite_with_spark,
+    require_identifier,
+    run_with_note,
+    translated,
+)
+from dw_platform.lake.statistics import indexed_columns
+
+Missing = Literal["refuse", "null"]
+
+_FEATURES = {"timestampNtz": TableFeatures.TimestampWithoutTimezone, "invariants": TableFeatures.Invariants}
+
+
+class LakeTable:
+    """A table of the lake by name; holds no state of its own, so any number of processes may each have one."""
+
+    def __init__(self, name: str, location: TableLocation, *, lock: TableLock, spark: SparkProvider) -> None:
+        self.name = name
+        self.location = location
+        self._lock = lock
+        self._spark = spark
+
+    # Looking at it: no JVM
+
+    def exists(self) -> bool:
+        """Whether a Delta table is there."""
+        return DeltaTable.is_deltatable(self.location.uri, storage_options=self.location.delta_options())
+
+    def snapshot(self, version: int | None = None) -> Snapshot:
+        """Return the newest version, or an older one, to plan from."""
+        return Snapshot(self.name, self.location, version=version)
+
+    def history(self, limit: int = 20) -> list[HistoryEntry]:
+        """Return the newest commits, newest first."""
+        return [_history_entry(entry) for entry in self.snapshot().delta.history(limit)]
+
+    # Writing
+
+    def create(
+        self,
+        schema: pa.Schema,
+        *,
+        partition_by: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        description: str | None = None,
+    ) -> Snapshot:
+        """Make an empty table; if somebody else makes it first, theirs is returned."""
+        normal = normal_schema(schema)
+        for column in partition_by:
+            require_identifier(column, normal.names)
+        self.location.prepare()
+        with self._lock.shared(), self._refused():
+            DeltaTable.create(
+                self.location.uri,
+                normal,
+                mode="ignore",
+                partition_by=list(partition_by),
+                description=description,
+                configuration=dict(properties or {}),
+                storage_options=self.location.delta_options(),
+                raise_if_key_not_exists=False,
+                commit_properties=_noted("the table is made"),
+            )
+        return self._name_features(self.snapshot())
+
+    def append(
+        self,
+        rows: Rows,
+        *,
+        positions: Mapping[str, int] | None = None,
+        snapshot: Snapshot | None = None,
+        partition_by: Sequence[str] = (),
+        missing: Missing = "refuse",
+    ) -> CommitReport:
+        """Add rows, and the source positions they end at, in one commit.
+
+        `positions` maps an application id to where its source is read next. Give the `snapshot` that the positions
+        were planned from: if anybody has moved one of them since, the commit fails and nothing is written twice.
+        A table that does not exist is made with the rows' columns.
+        """
+        started = time.monotonic()
+        incoming = rows_schema(rows)
+        base = snapshot or self._snapshot_or_create(incoming, partition_by)
+        plan = plan_schema(self.name, base.schema, incoming, missing=missing)
+        if plan.added:
+            base = self._add_columns(base, plan)
+        moved = dict(positions or {})
+        if base.writer.engine is Engine.SPARK:
+            return self._append_with_spark(rows, moved, base.writer, started)
+        return self._write_arrow(rows, base, mode="append", schema=base.schema, positions=moved, started=started)
+
+    def overwrite(self, rows: Rows, *, partition_by: Sequence[str] | None = None) -> CommitReport:
+        """Replace all rows, and the columns if they differ, in one commit; readers see the old or the new table."""
+        started = time.monotonic()
+        incoming = rows_schema(rows)
+        base = self._snapshot_or_create(incoming, partition_by or ())
+        layout = base.partition_by if partition_by is None else tuple(partition_by)
+        choice = _overwrite_choice(base, incoming, layout)
+        if choice.engine is Engine.ARROW:
+            schema = base.schema if incoming.equals(base.schema) else incoming
+            return self._write_arrow(rows, base, mode="overwrite", schema=schema, positions={}, started=started)
+        spark = self._spark.get()
+        note = CommitNote(engine=Engine.SPARK, reason=choice.reason)
+        with translated(self.name), self._lock.exclusive():
+            overwrite_with_spark(self.location, as_dataframe(rows, spark), partition_by=layout, note=note)
+        return self._spark_report(choice.reason, started)
+
+    def merge(self, rows: Rows, *, keys: Sequence[str], delete_when: str | None = None) -> CommitReport:
+        """Update rows whose `keys` match and insert the others, in one commit.
+
+        `delete_when` is a SQL condition on the arriving row (alias `source`) under which a match is deleted.
+        Two arriving rows with the same key are refused by Delta, because either could win.
+        """
+        started = time.monotonic()
+        base = self.snapshot()
+        incoming = rows_schema(rows)
+        plan = plan_schema(self.name, base.schema, incoming)
+        if plan.added:
+            base = self._add_columns(base, plan)
+        columns = base.schema.names
+        quoted = [require_identifier(key, columns) for key in keys]
+        if not quoted:
+            raise InvalidValueError("keys", keys, "at least one column")
+        spark = self._spark.get()
+        view = f"dw_merge_{new_job_id()}"
+        frame = as_dataframe(rows, spark)
+        frame.createOrReplaceTempView(view)
+        condition = " AND ".join(f"target.{key} <=> source.{key}" for key in quoted)
+        deletion = f" WHEN MATCHED AND ({delete_when}) THEN DELETE" if delete_when else ""
+        statement = (
+            f"MERGE INTO {_sql_name(self.location)} AS target USING {view} AS source ON {condition}"
+            f"{deletion} WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+        )
+        try:
+            return self._spark_statement(spark, statement, "rows are matched by Spark", started)
+        finally:
+            spark.catalog.dropTempView(view)
+
+    def delete(self, predicate: str) -> CommitReport:
+        """Delete the rows that a SQL condition names."""
+        started = time.monotonic()
+        self.snapshot()
+        statement = f"DELETE FROM {_sql_name(self.location)} WHERE {predicate}"  # noqa: S608
+        return self._spark_statement(self._spark.get(), statement, "rows are found by Spark", started)
+
+    def read(self, version: int | None = None) -> DataFrame:
+        """Return the rows as a Spark DataFrame."""
+        self.snapshot(version)
+        reader = self._spark.get().read.format("delta")
+        return (reader if version is None else reader.option("versionAsOf", version)).load(self.location.spark_uri)
+
+    def maintain(self, policy: MaintenancePolicy | None = None) -> MaintenanceReport:
+        """Join small files and delete unreferenced ones that are older than the policy's retention."""
+        return maintain_table(self.snapshot(), policy or MaintenancePolicy(), lock=self._lock, spark=self._spark)
+
+    # Steps of a write
+
+    def _snapshot_or_create(self, schema: pa.Schema, partition_by: Sequence[str]) -> Snapshot:
+        try:
+            return self._name_features(self.snapshot())
+        except TableMissingError:
+            return self.create(schema, partition_by=partition_by)
+
+    def _name_features(self, base: Snapshot) -> Snapshot:
+        """Name the features that the columns need; a step of `create` that a crash may have left undone.
+
+        A timestamp without a zone moves a table to named features, and Spark then refuses its NOT NULL columns
+        unless the feature behind them is named too, which deltalake leaves out.
+        """
+        missing = [_FEATURES[name] for name in needed_features(base.schema) if name not in base.facts.writer_features]
+        if not missing:
+            return base
+        with self._lock.shared(), self._refused():
+            base.delta.alter.add_feature(
+                missing, allow_protocol_versions_increase=True, commit_properties=_noted("features are named")
+            )
+        return self.snapshot()
+
+    def _add_columns(self, base: Snapshot, plan: SchemaPlan) -> Snapshot:
+        fields = [DeltaField.from_arrow(field) for field in plan.added]
+        if base.writer.engine is Engine.SPARK:
+            spark = self._spark.get()
+            frame = spark.createDataFrame(pa.schema(plan.added).empty_table())
+            added = ", ".join(
+                f"`{column.name.replace('`', '``')}` {column.dataType.simpleString()}" for column in frame.schema
+            )
+            statement = f"ALTER TABLE {_sql_name(self.location)} ADD COLUMNS ({added})"
+            self._spark_statement(spark, statement, "columns are added", time.monotonic())
+        else:
+            with self._lock.shared(), self._refused():
+                base.delta.alter.add_columns(fields, commit_properties=_noted("columns are added"))
+        return self._name_features(self.snapshot())
+
+    def _write_arrow(
+        self, rows: Rows, base: Snapshot, *, mode: str, schema: pa.Schema, positions: Mapping[str, int], started: float
+    ) -> CommitReport:
+        job = WriteJob(
+            location=self.location,
+            job_id=new_job_id(),
+            schema=schema,
+            partition_by=base.partition_by,
+            indexed=indexed_columns(schema, base.configuration),
+        )
+        note = CommitNote(engine=Engine.ARROW, reason=base.writer.reason)
+        try:
+            files = write_files(rows, job, self._spark.get)
+            with self._lock.shared():
+                version = commit_files(base, files, mode=mode, schema=schema, positions=positions, note=note)
+        except BaseException:
+            # The commit did not happen, so no log refers to these files and nobody else knows them.
+            with contextlib.suppress(OSError):
+                remove_job_files(self.location, job.job_id)
+            raise
+        return CommitReport(
+            table=self.name,
+            version=version,
+            engine=Engine.ARROW,
+            reason=base.writer.reason,
+            duration_s=time.monotonic() - started,
+            rows=sum(file.rows for file in files),
+            files=len(files),
+            bytes=sum(file.size for file in files),
+        )
+
+    def _append_with_spark(
+        self, rows: Rows, positions: Mapping[str, int], choice: WriterChoice, started: float
+    ) -> CommitReport:
+        spark = self._spark.get()
+        note = CommitNote(engine=Engine.SPARK, reason=choice.reason)
+        frame = as_dataframe(rows, spark)
+        append_with_spark(spark, self.name, self.location, frame, positions=positions, note=note, lock=self._lock)
+        return self._spark_report(choice.reason, started)
+
+    def _spark_statement(self, spark: SparkSession, statement: str, reason: str, started: float) -> CommitReport:
+        note = CommitNote(engine=Engine.SPARK, reason=reason)
+        with translated(self.name), self._lock.exclusive():
+            run_with_note(spark, note, lambda: spark.sql(statement).collect())
+        return self._spark_report(reason, started)
+
+    def _spark_report(self, reason: str, started: float) -> CommitReport:
+        newest = self.snapshot().delta.history(1)[0]
+        metrics = newest.get("operationMetrics") or {}
+        return CommitReport(
+            table=self.name,
+            version=int(newest["version"]),
+            engine=Engine.SPARK,
+            reason=reason,
+            duration_s=time.monotonic() - started,
+            rows=_metric(metrics, "numOutputRows", "numTargetRowsInserted", "numDeletedRows"),
+            files=_metric(metrics, "numFiles", "numTargetFilesAdded", "numAddedFiles"),
+            bytes=_metric(metrics, "numOutputBytes", "numTargetBytesAdded", "numAddedBytes"),
+        )
+
+    @contextlib.contextmanager
+    def _refused(self) -> Iterator[None]:
+        try:
+            yield
+        except CommitFailedError as error:
+            raise CommitConflictError(self.name, str(error).splitlines()[0]) from error
+        except DeltaError as error:
+            raise CommitRefusedError(self.name, str(error).splitlines()[0]) from error
+
+
+def _overwrite_choice(base: Snapshot, incoming: pa.Schema, partition_by: tuple[str, ...]) -> WriterChoice:
+    if base.writer.engine is Engine.SPARK:
+        return base.writer
+    if partition_by != base.partition_by:
+        return WriterChoice(Engine.SPARK, "the table's partitioning changes")
+    if missing := [name for name in needed_features(incoming) if name not in base.facts.writer_features]:
+        return WriterChoice(Engine.SPARK, f"the new columns need {', '.join(missing)}")
+    return base.writer
+
+
+def _noted(reason: str) -> CommitProperties:
+    return CommitProperties(custom_metadata={NOTE_KEY: CommitNote(engine=Engine.ARROW, reason=reason).to_json()})
+
+
+def _sql_name(location: TableLocation) -> str:
+    return f"delta.`{location.spark_uri.replace('`', '``')}`"
+
+
+def _metric(metrics: Mapping[str, Any], *names: str) -> int | None:
+    return next((int(metrics[name]) for name in names if name in metrics), None)
+
+
+def _history_entry(entry: Mapping[str, Any]) -> HistoryEntry:
+    note: dict[str, str] = {}
+    with contextlib.suppress(ValueError):  # somebody else's user metadata may be any text
+        note = json.loads(entry.get(NOTE_KEY) or entry.get("userMetadata") or "{}")
+    return HistoryEntry(
+        version=int(entry["version"]),
+        at=datetime.fromtimestamp(entry["timestamp"] / 1000, UTC),
+        operation=str(entry.get("operation", "")),
+        engine=note.get("engine") or str(entry.get("engineInfo", "unknown")),
+        reason=note.get("reason", ""),
+    )
