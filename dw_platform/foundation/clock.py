@@ -5,6 +5,8 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
+from dw_platform.foundation.errors import InvalidValueError
+
 
 class Clock(Protocol):
     """Wall time for records, monotonic time for durations, and waiting that a stop can cut short."""
@@ -46,10 +48,13 @@ class FakeClock:
         return self._monotonic
 
     def wait(self, stop: threading.Event, seconds: float) -> bool:
-        self.advance(seconds)
+        if not stop.is_set():
+            self.advance(seconds)
         return stop.is_set()
 
     def advance(self, seconds: float) -> None:
         """Move both clocks forward together."""
+        if seconds < 0:
+            raise InvalidValueError("seconds", seconds, "not negative, because monotonic time never goes back")
         self._now += timedelta(seconds=seconds)
         self._monotonic += seconds

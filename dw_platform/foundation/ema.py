@@ -1,5 +1,6 @@
 """Exponential moving average, the platform's one way of smoothing a reading."""
 
+import math
 from dataclasses import dataclass
 
 from dw_platform.foundation.errors import InvalidValueError
@@ -22,7 +23,7 @@ class Ema:
 
     def update(self, sample: float) -> float:
         """Take in one sample and return the new average."""
-        if sample != sample:  # NaN would poison every later value
-            raise InvalidValueError("sample", sample, "a number")
+        if not math.isfinite(sample):  # NaN and infinity would poison every later value
+            raise InvalidValueError("sample", sample, "a finite number")
         self.value = sample if self.value is None else self.value + self.alpha * (sample - self.value)
         return self.value

@@ -11,7 +11,17 @@ from typing import Any
 
 
 class PlatformError(Exception):
-    """Base of everything this platform raises on purpose."""
+    """Base of everything this platform raises on purpose; survives pickling, so tasks and workers can report it."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+def _rebuild(kind: type[PlatformError], args: tuple[Any, ...], facts: dict[str, Any]) -> PlatformError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(facts)
+    return error
 
 
 class TransientError(PlatformError):

@@ -18,22 +18,25 @@ class EventHub(Generic[Event]):
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._listeners: tuple[Callable[[Event], None], ...] = ()
+        self._listeners: dict[object, Callable[[Event], None]] = {}
 
     def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
-        """Add `listener` and return a function that removes it again."""
+        """Add `listener` and return a function that removes it again; twice added, it is called twice."""
+        ticket = object()
         with self._lock:
-            self._listeners = (*self._listeners, listener)
+            self._listeners[ticket] = listener
 
         def unsubscribe() -> None:
             with self._lock:
-                self._listeners = tuple(entry for entry in self._listeners if entry is not listener)
+                self._listeners.pop(ticket, None)
 
         return unsubscribe
 
     def publish(self, event: Event) -> None:
         """Call every listener with `event`."""
-        for listener in self._listeners:
+        with self._lock:
+            listeners = tuple(self._listeners.values())
+        for listener in listeners:
             try:
                 listener(event)
             except Exception:

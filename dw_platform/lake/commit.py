@@ -15,7 +15,7 @@ from deltalake import CommitProperties, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
-from dw_platform.foundation import PermanentError, TransientError
+from dw_platform.foundation import PermanentError, PlatformError, TransientError
 from dw_platform.lake.features import Engine
 from dw_platform.lake.location import TableLocation
 from dw_platform.lake.parquet import DataFile
@@ -26,7 +26,11 @@ NOTE_KEY = "dw"
 _MAX_ATTEMPTS = 200
 
 
-class PositionConflictError(TransientError):
+class NotCommittedError(PlatformError):
+    """Marks the errors after which it is certain that the log does not refer to the files."""
+
+
+class PositionConflictError(NotCommittedError, TransientError):
     """Another writer has moved a source position since this one planned."""
 
     def __init__(self, table: str, app_ids: Sequence[str]) -> None:
@@ -37,7 +41,7 @@ class PositionConflictError(TransientError):
         )
 
 
-class StalePositionError(PermanentError):
+class StalePositionError(NotCommittedError, PermanentError):
     """A position that does not lie beyond the committed one would let rows in twice."""
 
     def __init__(self, table: str, app_id: str, committed: int, proposed: int) -> None:
@@ -48,7 +52,7 @@ class StalePositionError(PermanentError):
         )
 
 
-class CommitConflictError(TransientError):
+class CommitConflictError(NotCommittedError, TransientError):
     """Another commit changed what this one was based on, by Delta's own rules."""
 
     def __init__(self, table: str, cause: str) -> None:
@@ -56,12 +60,23 @@ class CommitConflictError(TransientError):
         super().__init__(f"{table}: another commit came first ({cause}). Nothing was committed; try again.")
 
 
-class CommitRefusedError(PermanentError):
+class CommitRefusedError(NotCommittedError, PermanentError):
     """Delta refused the commit."""
 
     def __init__(self, table: str, cause: str) -> None:
         self.table, self.cause = table, cause
         super().__init__(f"{table}: Delta refused the commit: {cause}. Nothing was committed.")
+
+
+class CommitLostError(PermanentError):
+    """An acknowledged commit is not in the log: another program overwrote it, or cleaned the log up at once."""
+
+    def __init__(self, table: str, commit_id: str) -> None:
+        self.table, self.commit_id = table, commit_id
+        super().__init__(
+            f"{table}: the commit {commit_id} was acknowledged but is not in the log. A program that does not take "
+            "this platform's lock may have overwritten it: compare the table with its source before going on."
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +132,7 @@ def commit_files(
         return version
     version = find_commit(snapshot.location, snapshot.version, note.commit_id)
     if version is None:
-        raise CommitRefusedError(snapshot.table, "the commit is not in the log although it was acknowledged")
+        raise CommitLostError(snapshot.table, note.commit_id)
     return version
 
 

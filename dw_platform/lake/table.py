@@ -18,10 +18,17 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from pyspark.sql import DataFrame, SparkSession
 
 from dw_platform.foundation import InvalidValueError
-from dw_platform.lake.commit import NOTE_KEY, CommitConflictError, CommitNote, CommitRefusedError, commit_files
+from dw_platform.lake.commit import (
+    NOTE_KEY,
+    CommitConflictError,
+    CommitNote,
+    CommitRefusedError,
+    NotCommittedError,
+    commit_files,
+)
 from dw_platform.lake.features import Engine, WriterChoice
 from dw_platform.lake.location import TableLocation
-from dw_platform.lake.lock import TableLock
+from dw_platform.lake.lock import TableBusyError, TableLock
 from dw_platform.lake.maintenance import maintain_table
 from dw_platform.lake.parquet import WriteJob, new_job_id, remove_job_files
 from dw_platform.lake.reports import CommitReport, HistoryEntry, MaintenanceReport
@@ -235,15 +242,12 @@ class LakeTable:
             indexed=indexed_columns(schema, base.configuration),
         )
         note = CommitNote(engine=Engine.ARROW, reason=base.writer.reason)
-        try:
+        with self._removing_files_of(job, BaseException):
             files = write_files(rows, job, self._spark.get)
-            with self._lock.shared():
-                version = commit_files(base, files, mode=mode, schema=schema, positions=positions, note=note)
-        except BaseException:
-            # The commit did not happen, so no log refers to these files and nobody else knows them.
-            with contextlib.suppress(OSError):
-                remove_job_files(self.location, job.job_id)
-            raise
+        # Only an error that says so proves that nothing was committed. After any other one (a signal between
+        # commit and answer) the log may refer to the files, so they stay; VACUUM takes them if it does not.
+        with self._removing_files_of(job, NotCommittedError, TableBusyError), self._lock.shared():
+            version = commit_files(base, files, mode=mode, schema=schema, positions=positions, note=note)
         return CommitReport(
             table=self.name,
             version=version,
@@ -283,6 +287,15 @@ class LakeTable:
             files=_metric(metrics, "numFiles", "numTargetFilesAdded", "numAddedFiles"),
             bytes=_metric(metrics, "numOutputBytes", "numTargetBytesAdded", "numAddedBytes"),
         )
+
+    @contextlib.contextmanager
+    def _removing_files_of(self, job: WriteJob, *causes: type[BaseException]) -> Iterator[None]:
+        try:
+            yield
+        except causes:
+            with contextlib.suppress(OSError):
+                remove_job_files(self.location, job.job_id)
+            raise
 
     @contextlib.contextmanager
     def _refused(self) -> Iterator[None]:
