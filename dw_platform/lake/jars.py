@@ -78,20 +78,30 @@ class JarsUnavailableError(TransientError):
         )
 
 
+def jars_present(coordinates: Sequence[Coordinate]) -> Path | None:
+    """Return the folder that holds the jars of `coordinates`, or None when this machine never fetched them."""
+    folder = _folder(coordinates)
+    return folder if folder.is_dir() else None
+
+
 def resolve_jars(
     coordinates: Sequence[Coordinate], java: Java, *, on_fetch: Callable[[str], None] = lambda _: None
 ) -> list[Path]:
     """Return the jars of `coordinates`, fetching them if this machine never did; `on_fetch` hears about it."""
-    digest = hashlib.sha256(repr(sorted(map(repr, coordinates))).encode()).hexdigest()[:16]
-    folder = cache_directory() / "jars" / digest
+    folder = _folder(coordinates)
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with (folder.parent / f"{digest}.lock").open("w") as lock:
+        with folder.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not folder.is_dir():
                 on_fetch(f"fetching {len(coordinates)} Spark libraries, once per machine")
                 _fetch(coordinates, java, folder)
     return sorted(folder.glob("*.jar"))
+
+
+def _folder(coordinates: Sequence[Coordinate]) -> Path:
+    digest = hashlib.sha256(repr(sorted(map(repr, coordinates))).encode()).hexdigest()[:16]
+    return cache_directory() / "jars" / digest
 
 
 def _fetch(coordinates: Sequence[Coordinate], java: Java, folder: Path) -> None:

@@ -79,6 +79,8 @@ class TableLocation:
             return
         try:
             self.local.mkdir(parents=True, exist_ok=True)
+        except FileExistsError as error:
+            raise LakeNotWritableError(self.uri, "there is a file of that name") from error
         except OSError as error:
             raise LakeNotWritableError(self.uri, error.strerror or str(error)) from error
         if not os.access(self.local, os.W_OK | os.X_OK):

@@ -4,7 +4,8 @@ A file that was written is not part of the table until the driver commits it. Na
 a failed job left behind can be found and removed, and no two attempts ever share a file.
 
 Durability: on a local disk a file and its folder are fsynced before `write_batches` reports the file.
-Memory: rows are gathered up to `ROW_GROUP_BYTES` a file under way, and at most `MAX_OPEN_FILES` are.
+Memory: rows are gathered up to `ROW_GROUP_BYTES` a file and `GATHERED_BYTES` in all files under way, of which there
+are at most `MAX_OPEN_FILES`.
 """
 
 import contextlib
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
@@ -29,6 +31,7 @@ from dw_platform.lake.statistics import Path as ColumnPath
 
 ROW_GROUP_ROWS = 1_000_000
 ROW_GROUP_BYTES = 64 * 1024 * 1024
+GATHERED_BYTES = 2 * ROW_GROUP_BYTES
 MAX_OPEN_FILES = 32
 TARGET_FILE_BYTES = 128 * 1024 * 1024
 
@@ -88,7 +91,7 @@ def write_batches(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> Iterator[
     try:
         for batch in batches:
             if len(batch):
-                _require_values(job.schema, batch)
+                _require_values(job, batch)
                 for partition, rows in split_by_partition(conform(batch, job.schema), job.partition_by):
                     finished += _add(job, open_files, partition, rows)
         finished += [file.finish() for file in open_files.values()]
@@ -120,16 +123,24 @@ def _add(
         open_files[partition] = _OpenFile(job, partition)
     file = open_files[partition]
     file.add(rows)
+    if sum(each.gathered_bytes for each in open_files.values()) > GATHERED_BYTES:
+        max(open_files.values(), key=lambda each: each.gathered_bytes).flush()
     if file.size >= job.target_file_bytes:
         finished.append(open_files.pop(partition).finish())
     return finished
 
 
-def _require_values(schema: pa.Schema, batch: pa.RecordBatch) -> None:
-    for field in schema:
+def _require_values(job: WriteJob, batch: pa.RecordBatch) -> None:
+    for field in job.schema:
         if field.nullable:
             continue
-        missing = batch.column(field.name).null_count if field.name in batch.schema.names else len(batch)
+        if field.name not in batch.schema.names:
+            raise NullInRequiredColumnError(field.name, len(batch))
+        column = batch.column(field.name)
+        missing = column.null_count
+        if field.name in job.partition_by and pa.types.is_string(column.type):
+            # Delta's log has one form for no value and for an empty text.
+            missing += pc.sum(pc.equal(column, "")).as_py() or 0
         if missing:
             raise NullInRequiredColumnError(field.name, missing)
 
@@ -161,7 +172,7 @@ class _OpenFile:
             write_statistics=footer_columns(job.file_schema),
         )
         self._gathered: list[pa.RecordBatch] = []
-        self._rows = self._bytes = 0
+        self._rows = self.gathered_bytes = 0
         self._floats = FloatBounds(job.file_schema)
 
     @property
@@ -171,12 +182,12 @@ class _OpenFile:
     def add(self, rows: pa.RecordBatch) -> None:
         self._gathered.append(rows)
         self._rows += len(rows)
-        self._bytes += rows.nbytes
-        if self._rows >= ROW_GROUP_ROWS or self._bytes >= ROW_GROUP_BYTES:
-            self._flush()
+        self.gathered_bytes += rows.nbytes
+        if self._rows >= ROW_GROUP_ROWS or self.gathered_bytes >= ROW_GROUP_BYTES:
+            self.flush()
 
     def finish(self) -> DataFile:
-        self._flush()
+        self.flush()
         self._writer.close()
         self._sink.close()
         system, _ = self._job.location.filesystem()
@@ -186,13 +197,13 @@ class _OpenFile:
         values = json.dumps(dict(self._partition.values))
         return DataFile(self.path, size, footer.num_rows, values, statistics, int(time.time() * 1000))
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         if not self._gathered:
             return
         table = pa.Table.from_batches(self._gathered, schema=self._job.file_schema)
         self._floats.update(table)
         self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
-        self._gathered, self._rows, self._bytes = [], 0, 0
+        self._gathered, self._rows, self.gathered_bytes = [], 0, 0
 
     def _make_durable(self, system: pafs.FileSystem) -> int:
         if self._job.location.is_s3:

@@ -7,11 +7,20 @@ from datetime import UTC
 from hashlib import blake2b
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from dw_platform.foundation import UserError
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_ALLOWED = (
+    pa.types.is_boolean,
+    pa.types.is_date,
+    pa.types.is_decimal,
+    pa.types.is_integer,
+    pa.types.is_string,
+    pa.types.is_timestamp,
+)
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _ROW_NUMBER = "__dw_row"
 
@@ -52,7 +61,7 @@ def split_by_partition(
         return
     rows = batch.select([name for name in batch.schema.names if name not in partition_by])
     keys = pa.Table.from_batches([batch.select(list(partition_by))])
-    numbered = keys.append_column(_ROW_NUMBER, pa.array(range(len(batch)), pa.int32()))
+    numbered = keys.append_column(_ROW_NUMBER, pa.array(np.arange(len(batch), dtype=np.int32)))
     groups = numbered.group_by(list(partition_by), use_threads=False).aggregate([(_ROW_NUMBER, "list")])
     members = groups[f"{_ROW_NUMBER}_list"].combine_chunks()
     for index, values in enumerate(groups.select(list(partition_by)).to_pylist()):
@@ -75,13 +84,18 @@ def partition_text(column: str, value: Any, kind: pa.DataType) -> str | None:
     if pa.types.is_timestamp(kind):
         # An instant carries its zone, so that readers in other zones see the same moment.
         if kind.tz:
-            return str(value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
-        return str(value.strftime("%Y-%m-%d %H:%M:%S.%f"))
+            return str(value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z")
+        return str(value.isoformat(sep=" ", timespec="microseconds"))
     if pa.types.is_decimal(kind):
         return format(value, "f")
-    if pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_date(kind):
-        return str(value)
-    raise UnsupportedPartitionError(column, str(kind))
+    check_partition_type(column, kind)
+    return str(value)
+
+
+def check_partition_type(column: str, kind: pa.DataType) -> None:
+    """Refuse a type whose values cannot be written in the log."""
+    if not any(allowed(kind) for allowed in _ALLOWED):
+        raise UnsupportedPartitionError(column, str(kind))
 
 
 def _plain(text: str | None) -> str:

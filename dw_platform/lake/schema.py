@@ -5,7 +5,7 @@ new columns are taken in, values that fit into a wider type are cast, and everyt
 (a narrower type, a column that went away, names that differ only in case) is refused with both schemas shown.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from dw_platform.foundation import PermanentError, UserError
 
+_MOST_DIGITS = 38
 _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 # Delta has no unsigned types: each becomes the next signed one that holds all its values.
 _REPLACED = {
@@ -27,6 +28,8 @@ _REPLACED = {
     pa.binary_view(): pa.binary(),
     pa.date64(): pa.date32(),
 }
+# What Parquet's own schema text uses for itself; Delta refuses them in tables without column mapping.
+_FORBIDDEN = frozenset(" ,;{}()\n\t=")
 _KEPT = {*_INTEGERS, pa.float32(), pa.float64(), pa.string(), pa.binary(), pa.bool_(), pa.date32()}
 
 
@@ -39,6 +42,25 @@ class UnsupportedTypeError(UserError):
             f"column {column} has type {kind}, which Delta cannot store. Cast it before writing: times and durations "
             "to int64 or text, unions to struct or text, an all-NULL column to the type it should have."
         )
+
+
+class ValueDoesNotFitError(PermanentError):
+    """A value cannot be kept exactly in the type that its column has in the table."""
+
+    def __init__(self, column: str, kind: str, cause: str) -> None:
+        self.column, self.kind, self.cause = column, kind, cause
+        super().__init__(
+            f"column {column} has a value that {kind} cannot keep exactly ({cause}). Nothing was written; round or "
+            "cast the column before writing."
+        )
+
+
+class InvalidColumnsError(UserError):
+    """Column names that a Delta table cannot have."""
+
+    def __init__(self, table: str, problem: str) -> None:
+        self.table, self.problem = table, problem
+        super().__init__(f"{table}: {problem}. Rename the columns before writing.")
 
 
 class SchemaMismatchError(PermanentError):
@@ -71,32 +93,66 @@ def normal_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema([_normal_field(field, field.name) for field in schema])
 
 
+def check_names(table: str, schema: pa.Schema) -> None:
+    """Refuse column names that Spark would refuse later, when the table can no longer be changed cheaply."""
+    if not schema.names:
+        raise InvalidColumnsError(table, "a table needs at least one column")
+    if problems := _case_problems((), schema.names):
+        raise InvalidColumnsError(table, "; ".join(problems))
+    if odd := [name for name in _all_names(schema) if not name or _FORBIDDEN & set(name)]:
+        raise InvalidColumnsError(
+            table, f"the column names {', '.join(map(repr, odd))} are empty or contain a space or one of ,;{{}}()="
+        )
+
+
 def plan_schema(
-    table: str, existing: pa.Schema, incoming: pa.Schema, *, missing: Literal["refuse", "null"] = "refuse"
+    table: str,
+    existing: pa.Schema,
+    incoming: pa.Schema,
+    *,
+    missing: Literal["refuse", "null"] = "refuse",
+    filled: frozenset[str] = frozenset(),
 ) -> SchemaPlan:
-    """Compare normal schemas; `missing="null"` fills nullable columns that the data does not have."""
-    problems = []
+    """Compare normal schemas.
+
+    `missing="null"` lets the data lack nullable columns; columns in `filled` may always be absent, because the
+    engine computes them.
+    """
+    problems = _case_problems(existing.names, incoming.names)
     for field in existing:
         if field.name not in incoming.names:
-            if missing == "refuse" or not field.nullable:
+            if field.name not in filled and (missing == "refuse" or not field.nullable):
                 problems.append(f"column {field.name} is missing")
-            continue
-        arriving = incoming.field(field.name).type
-        if not fits(arriving, field.type):
-            problems.append(f"column {field.name} is {arriving}, the table has {field.type}")
-    known = {name.casefold(): name for name in existing.names}
+        elif incoming.names.count(field.name) == 1:
+            arriving = incoming.field(field.name).type
+            if not fits(arriving, field.type):
+                problems.append(f"column {field.name} is {arriving}, the table has {field.type}")
     added = [field for field in incoming if field.name not in existing.names]
-    for field in added:
-        if same := known.get(field.name.casefold()):
-            problems.append(f"column {field.name} differs from {same} only in case")
-        known[field.name.casefold()] = field.name
-    if len(set(incoming.names)) != len(incoming.names):
-        problems.append("a column name appears twice")
     if problems:
         raise SchemaMismatchError(table, problems, existing, incoming)
     # A column that earlier rows do not have is NULL in them, so it cannot be required.
     optional = tuple(field.with_nullable(True) for field in added)
     return SchemaPlan(pa.schema([*existing, *optional]), optional)
+
+
+def _all_names(fields: Iterable[pa.Field]) -> Iterator[str]:
+    for field in fields:
+        yield field.name
+        yield from _all_names(field.type.field(i) for i in range(field.type.num_fields))
+
+
+def _case_problems(existing: Sequence[str], incoming: Sequence[str]) -> list[str]:
+    problems = []
+    known = {name.casefold(): name for name in existing}
+    seen: set[str] = set()
+    for name in incoming:
+        other = known.setdefault(name.casefold(), name)
+        if name in seen:
+            problems.append(f"column {name} appears twice")
+        elif other != name:
+            problems.append(f"column {name} differs from {other} only in case")
+        seen.add(name)
+    return problems
 
 
 def fits(arriving: pa.DataType, stored: pa.DataType) -> bool:
@@ -126,11 +182,18 @@ def conform(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
     """Return `batch` with exactly the columns, order and types of `target`; absent columns become NULL."""
     names = set(batch.schema.names)
     columns = [
-        conform_array(batch.column(field.name), field.type) if field.name in names else pa.nulls(len(batch), field.type)
+        _conform_column(batch.column(field.name), field) if field.name in names else pa.nulls(len(batch), field.type)
         for field in target
     ]
     # Nullability is checked where the rows are written; an array itself may hold a NULL whatever its field says.
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema([field.with_nullable(True) for field in target]))
+
+
+def _conform_column(array: pa.Array, field: pa.Field) -> pa.Array:
+    try:
+        return conform_array(array, field.type)
+    except pa.ArrowInvalid as error:
+        raise ValueDoesNotFitError(field.name, str(field.type), str(error).splitlines()[0]) from error
 
 
 def conform_array(array: pa.Array, target: pa.DataType) -> pa.Array:
@@ -162,8 +225,10 @@ def _normal_field(field: pa.Field, path: str) -> pa.Field:
 
 
 def _normal_type(kind: pa.DataType, path: str) -> pa.DataType:
-    if kind in _KEPT or pa.types.is_decimal128(kind):
+    if kind in _KEPT:
         return kind
+    if pa.types.is_decimal(kind) and 0 <= kind.scale <= kind.precision <= _MOST_DIGITS:
+        return pa.decimal128(kind.precision, kind.scale)
     if kind in _REPLACED:
         return _REPLACED[kind]
     if pa.types.is_dictionary(kind):

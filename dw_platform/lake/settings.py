@@ -7,6 +7,9 @@ from pathlib import Path
 
 from dw_platform.foundation import InvalidValueError
 
+# deltalake decodes %41 in a path, and Spark takes the others for a pattern.
+_MISREAD = frozenset("%*?[]{}\\")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkSettings:
@@ -45,6 +48,15 @@ class LakeSettings:
 
     root: str
     s3: S3Settings = field(default_factory=S3Settings)
+
+    def __post_init__(self) -> None:
+        scheme, separator, rest = self.root.partition("://")
+        if (separator and scheme != "s3") or not (rest.strip("/") if separator else self.root):
+            raise InvalidValueError("root", self.root, "a folder, or s3://BUCKET/PREFIX")
+        if odd := sorted(_MISREAD.intersection(self.root)):
+            raise InvalidValueError(
+                "root", self.root, f"a path without {' '.join(odd)}, which Spark or deltalake misread"
+            )
 
     @property
     def is_s3(self) -> bool:

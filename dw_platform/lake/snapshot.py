@@ -6,64 +6,16 @@ its positions, plans, and commits with that same snapshot; whoever came second g
 """
 
 import json
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import pyarrow as pa
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake import QueryBuilder
 
-from dw_platform.foundation import PermanentError, TransientError, UserError
 from dw_platform.lake.features import TableFacts, WriterChoice, choose_writer
 from dw_platform.lake.location import TableLocation
-from dw_platform.lake.schema import normal_schema
-
-
-class TableMissingError(UserError):
-    """There is no Delta table at the path."""
-
-    def __init__(self, table: str, path: str) -> None:
-        self.table, self.path = table, path
-        super().__init__(
-            f"{table}: there is no Delta table at {path}. Write to it first, or correct `lake.root` in platform.yaml."
-        )
-
-
-class NewerProtocolError(PermanentError):
-    """The table demands something that these versions of the engines do not know."""
-
-    def __init__(self, table: str, demand: str) -> None:
-        self.table, self.demand = table, demand
-        super().__init__(
-            f"{table}: written by a newer Delta protocol than this platform reads ({demand}). Upgrade dw_platform, "
-            "or drop the table feature with the program that added it."
-        )
-
-
-class StorageUnreachableError(TransientError):
-    """The storage did not answer."""
-
-    def __init__(self, table: str, cause: str) -> None:
-        self.table, self.cause = table, cause
-        super().__init__(f"{table}: the storage did not answer: {cause}. Check `lake` in platform.yaml and try again.")
-
-
-_UNSUPPORTED = re.compile(r"Unsupported:? (.+)", re.IGNORECASE)
-
-
-def open_delta(table: str, location: TableLocation, *, version: int | None = None) -> DeltaTable:
-    """Open the table, translating every failure into what it means."""
-    try:
-        return DeltaTable(location.uri, version=version, storage_options=location.delta_options())
-    except TableNotFoundError as error:
-        raise TableMissingError(table, location.uri) from error
-    except DeltaError as error:
-        if unsupported := _UNSUPPORTED.search(str(error)):
-            raise NewerProtocolError(table, unsupported[1]) from error
-        raise StorageUnreachableError(table, str(error).splitlines()[0]) from error
-    except OSError as error:
-        raise StorageUnreachableError(table, str(error).splitlines()[0]) from error
+from dw_platform.lake.opening import open_delta
+from dw_platform.lake.schema import conform, normal_schema
 
 
 class Snapshot:
@@ -110,7 +62,7 @@ class Snapshot:
     @cached_property
     def row_count(self) -> int | None:
         """Rows by the log's own statistics; None when a file has none or rows are masked by deletion vectors."""
-        actions = pa.record_batch(self.delta.get_add_actions(flatten=True))
+        actions = pa.table(self.delta.get_add_actions(flatten=True))
         if "num_records" not in actions.schema.names:
             return 0 if len(actions) == 0 else None
         counts = actions.column("num_records")
@@ -120,9 +72,18 @@ class Snapshot:
 
     @cached_property
     def size_bytes(self) -> int:
-        actions = pa.record_batch(self.delta.get_add_actions(flatten=True))
+        actions = pa.table(self.delta.get_add_actions(flatten=True))
         return int(sum(actions.column("size_bytes").to_pylist()))
 
     @cached_property
     def file_count(self) -> int:
         return len(self.delta.file_uris())
+
+    def read_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return the rows in this process, for small tables such as the platform's own records; no JVM."""
+        schema = pa.schema([self.schema.field(name) for name in columns or self.schema.names])
+        quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in schema.names)
+        # By SQL: deltalake's other readers ignore column mapping and refuse deletion vectors.
+        result = QueryBuilder().register("rows", self.delta).execute(f"SELECT {quoted} FROM rows")  # noqa: S608
+        batches = [conform(batch, schema) for batch in pa.table(result).to_batches()]
+        return pa.Table.from_batches(batches, schema=pa.schema([field.with_nullable(True) for field in schema]))

@@ -10,6 +10,7 @@ Every bound must hold for every engine that skips by it, so a bound that cannot 
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -22,6 +23,9 @@ import pyarrow.parquet as pq
 STRING_PREFIX = 32
 DEFAULT_INDEXED_COLUMNS = 32  # Delta's own default of delta.dataSkippingNumIndexedCols
 _LAST_CHARACTER = "\U0010ffff"
+# A list of column paths as SQL writes it: names may stand in backticks, and then contain dots and commas.
+_LISTED = re.compile(r"(?:`(?:[^`]|``)+`|[^`,])+")
+_PART = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Path = tuple[str, ...]
@@ -33,10 +37,14 @@ def indexed_columns(schema: pa.Schema, configuration: Mapping[str, str]) -> froz
     """Return the leaf columns whose bounds the table wants."""
     leaves = [path for _, path, _ in scalar_leaves(schema)]
     if named := configuration.get("delta.dataSkippingStatsColumns"):
-        wanted = {tuple(name.strip().strip("`").split(".")) for name in named.split(",")}
-        return frozenset(path for path in leaves if path in wanted or path[:1] in wanted)
+        wanted = [_named_path(name) for name in _LISTED.findall(named)]
+        return frozenset(path for path in leaves if any(path[: len(name)] == name for name in wanted))
     count = int(configuration.get("delta.dataSkippingNumIndexedCols", DEFAULT_INDEXED_COLUMNS))
     return frozenset(leaves if count < 0 else leaves[:count])
+
+
+def _named_path(name: str) -> Path:
+    return tuple(quoted.replace("``", "`") or plain for quoted, plain in _PART.findall(name.strip()))
 
 
 def scalar_leaves(schema: pa.Schema) -> Iterator[Leaf]:
@@ -91,15 +99,19 @@ class FloatBounds:
     def place(self, name: str, lows: dict[str, Any], highs: dict[str, Any], nulls: dict[str, Any]) -> None:
         """Write what is known about column `name` into the three trees."""
         nulls[name] = self._nulls[name]
+        # JSON has no infinity. Minus zero is below zero for some engines and equal to it for others, so a bound of
+        # zero gets the sign that holds for both.
         if math.isfinite(low := self._lows.get(name, math.nan)):
-            lows[name] = low
+            lows[name] = low or -0.0
         if name not in self._with_nan and math.isfinite(high := self._highs.get(name, math.nan)):
-            highs[name] = high
+            highs[name] = high or 0.0
 
 
 def footer_columns(schema: pa.Schema) -> list[str]:
     """Return the Parquet columns that may have statistics in the footer: all but floats."""
-    return [".".join(path) for _, path, kind in scalar_leaves(schema) if not pa.types.is_floating(kind)]
+    floats = {".".join(path) for _, path, kind in scalar_leaves(schema) if pa.types.is_floating(kind)}
+    # A column `a.b` and a field b of a struct a have one name here; if either is a float, both go without.
+    return [name for _, path, _ in scalar_leaves(schema) if (name := ".".join(path)) not in floats]
 
 
 def file_statistics(

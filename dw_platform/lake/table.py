@@ -30,13 +30,14 @@ from dw_platform.lake.features import Engine, WriterChoice
 from dw_platform.lake.location import TableLocation
 from dw_platform.lake.lock import TableBusyError, TableLock
 from dw_platform.lake.maintenance import maintain_table
+from dw_platform.lake.opening import TableMissingError
 from dw_platform.lake.parquet import WriteJob, new_job_id, remove_job_files
 from dw_platform.lake.reports import CommitReport, HistoryEntry, MaintenanceReport
 from dw_platform.lake.rows import Rows, as_dataframe, rows_schema, write_files
 from dw_platform.lake.schema import SchemaPlan, needed_features, normal_schema, plan_schema
 from dw_platform.lake.session import SparkProvider
 from dw_platform.lake.settings import MaintenancePolicy
-from dw_platform.lake.snapshot import Snapshot, TableMissingError
+from dw_platform.lake.snapshot import Snapshot
 from dw_platform.lake.spark_writer import (
     append_with_spark,
     overwrite_with_spark,

@@ -1,0 +1,8 @@
+"""Dagster assets and checks, built from `platform.yaml`."""
+
+from assets.checks import table_checks
+from assets.declared import declared_tables
+from assets.jobs import platform_jobs, platform_schedules
+from assets.tables import asset_key, lake_tables
+
+__all__ = ["asset_key", "declared_tables", "lake_tables", "platform_jobs", "platform_schedules", "table_checks"]

@@ -1,0 +1,71 @@
+"""One asset for each table that the platform builds itself."""
+
+import dagster as dg
+import pyarrow as pa
+
+from dw_platform.config import PlatformConfig, TableSection
+from dw_platform.lake.reports import CommitReport
+from dw_platform.pipelines.build import build_table
+from resources import PlatformResource
+
+POOL = "lake"
+
+
+def asset_key(table: str) -> dg.AssetKey:
+    """Return the key of a table: `shop.orders` is `shop/orders` in the catalog."""
+    return dg.AssetKey(table.split("."))
+
+
+def lake_tables(config: PlatformConfig) -> list[dg.AssetsDefinition]:
+    """Return the assets of `lake.tables`."""
+    return [_table_asset(table) for table in config.lake.tables]
+
+
+def _table_asset(table: TableSection) -> dg.AssetsDefinition:
+    @dg.asset(
+        key=asset_key(table.name),
+        deps=[asset_key(name) for name in table.inputs],
+        description=table.description,
+        group_name=table.group_name,
+        owners=list(table.owners),
+        kinds={"delta", "spark"} if table.sql else {"delta", "arrow"},
+        metadata={"dagster/table_name": table.name}
+        | ({"query": dg.MetadataValue.md(_as_code(table.sql))} if table.sql else {}),
+        automation_condition=_follow_inputs() if table.inputs else None,
+        retry_policy=dg.RetryPolicy(max_retries=2, delay=5, backoff=dg.Backoff.EXPONENTIAL),
+        pool=POOL,
+    )
+    def build(platform: PlatformResource) -> dg.MaterializeResult[None]:
+        opened = platform.open()
+        report = build_table(opened, table.name)
+        schema = opened.lake.table(table.name).snapshot().schema
+        return dg.MaterializeResult(metadata=commit_metadata(report, opened.lake.location(table.name).uri, schema))
+
+    return build
+
+
+def _follow_inputs() -> dg.AutomationCondition[dg.AssetKey | dg.AssetCheckKey]:
+    # `eager` alone starts a run although a blocking check of an input has failed in another run.
+    return dg.AutomationCondition.eager() & dg.AutomationCondition.all_deps_blocking_checks_passed()
+
+
+def commit_metadata(report: CommitReport, uri: str, schema: pa.Schema) -> dict[str, dg.MetadataValue]:
+    """Return what the catalog shows of a commit; the numbers are plotted over time."""
+    numbers = {"dagster/row_count": report.rows, "files": report.files, "bytes": report.bytes}
+    columns = [
+        dg.TableColumn(field.name, str(field.type), constraints=dg.TableColumnConstraints(nullable=field.nullable))
+        for field in schema
+    ]
+    return {
+        **{name: dg.MetadataValue.int(value) for name, value in numbers.items() if value is not None},
+        "dagster/column_schema": dg.MetadataValue.table_schema(dg.TableSchema(columns)),
+        "dagster/uri": dg.MetadataValue.text(uri),
+        "delta_version": dg.MetadataValue.int(report.version),
+        "writer": dg.MetadataValue.text(report.engine.value),
+        "writer_reason": dg.MetadataValue.text(report.reason),
+        "seconds": dg.MetadataValue.float(round(report.duration_s, 3)),
+    }
+
+
+def _as_code(statement: str) -> str:
+    return f"```sql\n{statement.strip()}\n```"

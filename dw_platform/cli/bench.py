@@ -1,0 +1,53 @@
+"""`dw bench`: the benchmarks under benchmarks/, each with its peers in the same run."""
+
+import importlib
+import json as json_format
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dw_platform.cli.output import JsonOption, emit_json, emit_table, say
+from dw_platform.foundation import UserError
+
+
+class UnknownBenchmarkError(UserError):
+    """There is no benchmark of that name."""
+
+    def __init__(self, name: str, known: list[str]) -> None:
+        self.name, self.known = name, tuple(known)
+        super().__init__(f"There is no benchmark {name}. Known: {', '.join(known)}.")
+
+
+class NoBenchmarksError(UserError):
+    """The benchmarks are not part of this installation."""
+
+    def __init__(self) -> None:
+        super().__init__("The benchmarks are not installed here; run this in a clone of the project.")
+
+
+def bench(
+    name: Annotated[str | None, typer.Argument(help="The benchmark; without it, they are listed.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Write the result to this file as JSON, too.")] = None,
+    *,
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes: shows that it runs, not how fast.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Run a benchmark and print its figures as ratios to its peers."""
+    try:
+        benchmarks = importlib.import_module("benchmarks")
+    except ImportError as error:
+        raise NoBenchmarksError from error
+    available = benchmarks.available()
+    if name is None:
+        emit_table("", ["benchmark", "what it measures"], sorted(available.items()))
+        return
+    if name not in available:
+        raise UnknownBenchmarkError(name, sorted(available))
+    result = benchmarks.run(name, quick=quick)
+    if output:
+        output.write_text(json_format.dumps(result, indent=2) + "\n")
+    if json:
+        emit_json(result)
+    else:
+        say(benchmarks.render(result))

@@ -1,0 +1,164 @@
+"""Sections `backups`, `scaling`, `gateway`, `dagster` and `fabric`: how the platform runs and keeps itself stable."""
+
+from datetime import timedelta
+from typing import Literal
+
+from pydantic import Field
+
+from dw_platform.config.section import Section
+from dw_platform.config.values import (
+    Cron,
+    Duration,
+    Host,
+    Location,
+    Name,
+    Port,
+    Positive,
+    Share,
+    Size,
+    Switch,
+    TablePattern,
+)
+from dw_platform.scaling import DEFAULT_THRESHOLDS, PressureThresholds
+
+
+class KeepSection(Section):
+    """How many backups stay; the newest restorable one always does."""
+
+    last: Positive = 30
+    """How many backups stay at most."""
+
+    age: Duration = Field(default=timedelta(days=90), alias="for")
+    """How long a backup stays."""
+
+    max_size: Size = 100 * 1000**3
+    """How much the backups of this policy may hold."""
+
+
+class BackupPolicySection(Section):
+    """Which tables are backed up, how often and for how long."""
+
+    name: Name
+    """Name of the policy, for commands such as dw backup run NAME."""
+
+    tables: tuple[TablePattern, ...] = Field(min_length=1)
+    """Tables that something here produces, or patterns such as shop.*."""
+
+    schedule: Cron | None = None
+    """When to back up, in UTC; only on demand when not set."""
+
+    full_every: Duration = timedelta(days=7)
+    """How often a full backup starts a new chain; what lies between is incremental."""
+
+    keep: KeepSection = KeepSection()
+    """Which backups stay."""
+
+
+class BackupsSection(Section):
+    """Where backups go, and what is backed up."""
+
+    repository: Location | None = None
+    """A folder, or s3://BUCKET/PREFIX; HOME/backups when not set, which a broken disk takes along."""
+
+    policies: tuple[BackupPolicySection, ...] = ()
+    """What is backed up."""
+
+
+class ThresholdsSection(Section):
+    """Occupancy at which a level of pressure begins, and the lower one at which it ends, so that it does not flap."""
+
+    warning: Share = DEFAULT_THRESHOLDS.warning
+    """From here on producers are told to slow down."""
+
+    critical: Share = DEFAULT_THRESHOLDS.critical
+    """From here on publishers wait."""
+
+    shedding: Share = DEFAULT_THRESHOLDS.shedding
+    """From here on work that can be refused is refused."""
+
+    warning_exit: Share = DEFAULT_THRESHOLDS.warning_exit
+    """Below this, warning ends."""
+
+    critical_exit: Share = DEFAULT_THRESHOLDS.critical_exit
+    """Below this, critical ends."""
+
+    shedding_exit: Share = DEFAULT_THRESHOLDS.shedding_exit
+    """Below this, shedding ends."""
+
+
+class ScalingSection(Section):
+    """How the platform reacts to load."""
+
+    mode: Literal["act", "recommend"] = "act"
+    """`act` changes limits, `recommend` only records what it would change."""
+
+    alpha: Share = 0.3
+    """Weight of the newest sample in the moving average; 0.3 remembers about three."""
+
+    thresholds: ThresholdsSection = ThresholdsSection()
+    """When pressure begins and ends."""
+
+    def pressure(self) -> PressureThresholds:
+        """Return what gauges need."""
+        return PressureThresholds(**self.thresholds.model_dump())
+
+
+class GatewaySection(Section):
+    """The HTTP front door for publishing events."""
+
+    enabled: Switch = False
+    """Whether `dw up` starts it."""
+
+    host: Host = "127.0.0.1"
+    """Address it listens on; it has no sign-in of its own, so think before opening it to others."""
+
+    port: Port = 8080
+    """Port it listens on."""
+
+    max_request: Size = 8 * 1024 * 1024
+    """Largest request it accepts."""
+
+
+class DagsterSection(Section):
+    """Dagster's web interface."""
+
+    host: Host = "127.0.0.1"
+    """Address it listens on; it has no sign-in of its own, so think before opening it to others."""
+
+    port: Port = 3000
+    """Port it listens on."""
+
+
+class FabricLimitsSection(Section):
+    """How many nodes each topology carries."""
+
+    star: Positive = 1000
+    """Most nodes of a star."""
+
+    mesh: Positive = 500
+    """Most nodes of a mesh."""
+
+    federated: Positive = 10_000
+    """Most nodes of a federation."""
+
+    star_switch: Positive = 800
+    """Nodes at which a star becomes the next topology that has room."""
+
+    mesh_switch: Positive = 400
+    """Nodes at which a mesh becomes the next topology that has room."""
+
+
+class FabricSection(Section):
+    """The machines that work together."""
+
+    topology: Literal["auto", "star", "mesh", "federated"] = "auto"
+    """How nodes are connected; `auto` follows their number."""
+
+    heartbeat: Duration = timedelta(seconds=15)
+    """How often a node says that it is alive."""
+
+    missed: Positive = 3
+    """Heartbeats that may be missed before a node is removed."""
+
+    limits: FabricLimitsSection = FabricLimitsSection()
+    """How many nodes each topology carries."""
