@@ -149,14 +149,20 @@ def _cycles(values: Mapping[str, Any]) -> Iterator[Problem]:
         try:
             TopologicalSorter(graph).prepare()
         except CycleError as error:
-            cycle = list(reversed(error.args[1]))
+            cycle = _from_first(error.args[1][:0:-1], list(tables))
             place, _ = tables[cycle[0]]
-            message = f"needs itself: {' needs '.join(cycle)}"
+            message = f"needs itself: {' needs '.join([*cycle, cycle[0]])}"
             yield Problem(place=(*place, "sql"), message=message, allowed="inputs that do not lead back")
             for name in cycle:
                 graph[name] = set()
         else:
             return
+
+
+def _from_first(cycle: list[str], order: list[str]) -> list[str]:
+    """Return the cycle starting at the table that comes first in the file."""
+    start = cycle.index(min(cycle, key=order.index))
+    return cycle[start:] + cycle[:start]
 
 
 def _name(table: Mapping[str, Any]) -> str | None:

@@ -30,11 +30,8 @@ def config_schema() -> dict[str, Any]:
     """Return the schema (draft 2020-12); what it accepts may still break a rule across the file, never the reverse."""
     schema = PlatformConfig.model_json_schema(by_alias=True, schema_generator=_Generator)
     schema["$defs"]["Variable"] = _VARIABLE
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "dw_platform: platform.yaml",
-        **{key: _editable(value) for key, value in schema.items() if key != "title"},
-    }
+    draft = "https://json-schema.org/draft/2020-12/schema"
+    return {"$schema": draft, "title": "dw_platform: platform.yaml", **_editable(schema)}
 
 
 def config_schema_text() -> str:

@@ -16,7 +16,7 @@ from dw_platform.config.document import Document
 from dw_platform.config.environment import FromEnvironment
 from dw_platform.config.platform import PlatformConfig
 from dw_platform.config.problems import Place, Problem
-from dw_platform.config.secrets import SecretText, SecretUrl, is_sensitive
+from dw_platform.config.secrets import Options, SecretText, SecretUrl, is_sensitive
 from dw_platform.quality import did_you_mean
 
 _SHAPES = {"dict_type": "keys and values", "tuple_type": "a list", "too_short": "at least one entry"}
@@ -104,7 +104,7 @@ def _does_not_fit(values: Mapping[str, Any], place: Place) -> str:
         return f"cannot be {_shape(value)}"
     text = value.written if isinstance(value, FromEnvironment) else str(value)
     text = text.lower() if isinstance(value, bool) else text
-    hidden = _type_at(place) in {SecretText, SecretUrl, None} or any(is_sensitive(str(step)) for step in place)
+    hidden = _type_at(place) in {SecretText, SecretUrl, Options, None} or any(is_sensitive(str(step)) for step in place)
     if value is None or hidden or not _PLAIN.fullmatch(re.sub(r"\$\{\w+(:-)?|}", "", text)):
         return "does not fit" if value is not None else "is empty"
     return f"cannot be {text}"

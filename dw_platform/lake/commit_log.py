@@ -7,6 +7,8 @@ from typing import Any
 
 from dw_platform.lake.location import TableLocation
 
+_TOUCHED = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted", "numDeletedRows")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedCommit:
@@ -21,9 +23,11 @@ class LoggedCommit:
     metrics: Mapping[str, str] = field(default_factory=dict)
     """What the engine counted, by its own names."""
 
-    def metric(self, *names: str) -> int | None:
-        """Return the first of these metrics that the commit has."""
-        return next((int(self.metrics[name]) for name in names if name in self.metrics), None)
+    @property
+    def changed_rows(self) -> int | None:
+        """Rows inserted, updated or deleted; rows that were only copied into another file do not count."""
+        touched = [int(self.metrics[name]) for name in _TOUCHED if name in self.metrics]
+        return sum(touched) if touched else self.rows
 
 
 def find_commit(location: TableLocation, after: int, commit_id: str) -> LoggedCommit | None:

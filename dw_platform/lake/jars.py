@@ -19,13 +19,14 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from dw_platform.foundation import TransientError, fsync_directory
-from dw_platform.lake.cachedir import cache_directory
+from dw_platform.lake.cachedir import cache_directory, make_folder
 from dw_platform.lake.java import Java
 
 DELTA = "4.4.0"
 UNITY_CATALOG = "0.6.0"
 HADOOP = "3.5.0"  # the version inside pyspark 4.2; hadoop-aws must be the same
 AWS_SDK = "2.35.4"
+_FETCH_TIMEOUT_S = 900  # 20 MB over a slow line; Ivy itself waits forever for a server that accepts and is silent
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ def resolve_jars(
     """Return the jars of `coordinates`, fetching them if this machine never did; `on_fetch` hears about it."""
     folder = _folder(coordinates)
     if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(folder.parent)
         with folder.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not folder.is_dir():
@@ -117,11 +118,11 @@ def _fetch(coordinates: Sequence[Coordinate], java: Java, folder: Path) -> None:
             "-confs", "default", "-types", "jar", "-retrieve", str(work / "jars" / "[artifact]-[revision].[ext]"),
             "-cache", str(work / "cache"),
         ]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        answer = _run(command)
         fetched = {path.name for path in (work / "jars").glob("*.jar")} if (work / "jars").is_dir() else set()
         missing = [jar for jar in coordinates if f"{jar.artifact}-{jar.version}.jar" not in fetched]
         if missing:
-            raise JarsUnavailableError(missing, _last_line(done.stdout + done.stderr))
+            raise JarsUnavailableError(missing, answer)
         for jar in (work / "jars").glob("*.jar"):
             with jar.open("rb") as file:
                 os.fsync(file.fileno())
@@ -134,6 +135,14 @@ def _ivy_jar() -> Path:
     if spec is None or spec.origin is None:
         raise JarsUnavailableError((), "pyspark is not installed")
     return next((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
+
+
+def _run(command: list[str]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_FETCH_TIMEOUT_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return _last_line(done.stdout + done.stderr)
 
 
 def _last_line(text: str) -> str:

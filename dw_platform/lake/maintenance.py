@@ -5,6 +5,7 @@ it happens in Spark where deltalake would write bounds that lose rows (long deci
 the table.
 """
 
+import math
 import time
 from datetime import timedelta
 
@@ -14,7 +15,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from dw_platform.foundation import PermanentError, parse_duration
 from dw_platform.lake.commit import NOTE_KEY, CommitConflictError, CommitNote, CommitRefusedError
-from dw_platform.lake.features import Engine, WriterChoice
+from dw_platform.lake.features import Engine, WriterChoice, opaque_columns
 from dw_platform.lake.lock import TableLock
 from dw_platform.lake.reports import MaintenanceReport
 from dw_platform.lake.session import SparkProvider
@@ -67,6 +68,8 @@ def upkeep_engine(snapshot: Snapshot) -> WriterChoice:
         return snapshot.writer
     if "deletionVectors" in snapshot.facts.writer_features:
         return WriterChoice(Engine.SPARK, "the table may have deletion vectors")
+    if opaque := sorted(opaque_columns(snapshot.facts)):
+        return WriterChoice(Engine.SPARK, f"column {opaque[0]} holds variants")
     for field in snapshot.schema:
         if why := _lossy_in_deltalake(field.type):
             return WriterChoice(Engine.SPARK, f"column {field.name} holds {why}")
@@ -85,9 +88,14 @@ def table_retention(snapshot: Snapshot) -> timedelta:
     return parse_duration("".join(words))
 
 
+def _whole_hours(retention: timedelta) -> int:
+    """Round up: keeping a file longer is harmless."""
+    return math.ceil(retention / timedelta(hours=1))
+
+
 def _with_deltalake(snapshot: Snapshot, policy: MaintenancePolicy, lock: TableLock, note: CommitNote) -> int:
     properties = CommitProperties(custom_metadata={NOTE_KEY: note.to_json()})
-    hours = int(policy.retention / timedelta(hours=1))
+    hours = _whole_hours(policy.retention)
     try:
         with lock.shared():
             if policy.zorder:
@@ -97,7 +105,8 @@ def _with_deltalake(snapshot: Snapshot, policy: MaintenancePolicy, lock: TableLo
             else:
                 snapshot.delta.optimize.compact(target_size=policy.target_file_bytes, commit_properties=properties)
             fresh = Snapshot(snapshot.table, snapshot.location).delta
-            return len(fresh.vacuum(retention_hours=hours, dry_run=False, enforce_retention_duration=False))
+            # Full: also the files that a crashed job left behind and that no commit ever named.
+            return len(fresh.vacuum(retention_hours=hours, dry_run=False, enforce_retention_duration=False, full=True))
     except CommitFailedError as error:
         raise CommitConflictError(snapshot.table, str(error).splitlines()[0]) from error
     except DeltaError as error:
@@ -110,14 +119,11 @@ def _with_spark(
     spark = provider.get()
     name = f"delta.`{snapshot.location.spark_uri.replace('`', '``')}`"
     columns = ", ".join(require_identifier(column, snapshot.schema.names) for column in policy.zorder)
-    hours = int(policy.retention / timedelta(hours=1))
-    spark.conf.set("spark.databricks.delta.optimize.maxFileSize", str(policy.target_file_bytes))
+    hours = _whole_hours(policy.retention)
+    statement = f"OPTIMIZE {name}" + (f" ZORDER BY ({columns})" if columns else "")
+    size = {"spark.databricks.delta.optimize.maxFileSize": str(policy.target_file_bytes)}
     with translated(snapshot.table), lock.exclusive():
-        run_with_note(
-            spark,
-            note,
-            lambda: spark.sql(f"OPTIMIZE {name}" + (f" ZORDER BY ({columns})" if columns else "")).collect(),
-        )
+        run_with_note(spark, note, lambda: spark.sql(statement).collect(), conf=size)
         doomed = spark.sql(f"VACUUM {name} RETAIN {hours} HOURS DRY RUN").count()
         spark.sql(f"VACUUM {name} RETAIN {hours} HOURS").collect()
     return int(doomed)

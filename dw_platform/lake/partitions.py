@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dw_platform.foundation import UserError
+from dw_platform.foundation import InvalidValueError, UserError
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _ALLOWED = (
@@ -90,6 +90,16 @@ def partition_text(column: str, value: Any, kind: pa.DataType) -> str | None:
         return format(value, "f")
     check_partition_type(column, kind)
     return str(value)
+
+
+def check_partitioning(schema: pa.Schema, partition_by: Sequence[str]) -> None:
+    """Refuse partition columns that the table does not have, cannot write, or that leave no column for its files."""
+    for column in partition_by:
+        if column not in schema.names:
+            raise InvalidValueError("partition_by", column, f"one of {', '.join(schema.names)}")
+        check_partition_type(column, schema.field(column).type)
+    if set(schema.names) <= set(partition_by):
+        raise InvalidValueError("partition_by", ", ".join(partition_by), "fewer than all columns")
 
 
 def check_partition_type(column: str, kind: pa.DataType) -> None:

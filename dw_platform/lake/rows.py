@@ -5,19 +5,19 @@
 * a Spark `DataFrame`: Spark computes the rows and hands them to the tasks as Arrow batches.
 """
 
-import base64
-import pickle
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from dw_platform.foundation import PermanentError, PlatformError
+from dw_platform.foundation import PermanentError
 from dw_platform.lake.parquet import DataFile, WriteJob, write_batches
 from dw_platform.lake.schema import conform, normal_schema
+from dw_platform.lake.task_errors import carried, packed, task_error, unpacked
 
 _FILES = "path string, size long, rows long, partition_values string, statistics string, modified_ms long, error string"
 
@@ -71,10 +71,13 @@ def write_files(rows: Rows, job: WriteJob, spark: Callable[[], SparkSession]) ->
         written = _spread(rows, spark()).mapInArrow(_reading_writer(rows, job), _FILES)
     else:
         written = rows.mapInArrow(_writer(job), _FILES)
-    collected = written.collect()
+    try:
+        collected = written.collect()
+    except PySparkException as error:
+        raise task_error(str(error)) from error
     for row in collected:
         if row.error:
-            raise _unpack(row.error)
+            raise unpacked(row.error)
     return [DataFile(*row[:6]) for row in collected]
 
 
@@ -89,7 +92,8 @@ def _reader(rows: ArrowTasks) -> Callable[[Iterator[pa.RecordBatch]], Iterator[p
     def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in (value for batch in numbers for value in batch.column(0).to_pylist()):
             if number < len(payloads):
-                yield from (conform(batch, schema) for batch in read(payloads[number]))
+                with carried():
+                    yield from (conform(batch, schema) for batch in read(payloads[number]))
 
     return run
 
@@ -115,10 +119,11 @@ def _report(job: WriteJob, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch:
     """Write and describe the files; a permanent error travels as a row, because Spark would retry a raised one."""
     files: list[DataFile] = []
     error = None
-    try:
-        files = list(write_batches(job, batches))
-    except PermanentError as refused:
-        error = base64.b64encode(pickle.dumps(refused)).decode()
+    with carried():
+        try:
+            files = list(write_batches(job, batches))
+        except PermanentError as refused:
+            error = packed(refused)
     columns = [[getattr(file, name) for file in files] for name in DataFile.__slots__]
     if error:
         columns = [[None] for _ in columns]
@@ -126,10 +131,3 @@ def _report(job: WriteJob, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch:
     arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
     errors = pa.array([error] if error else [None] * len(files), pa.string())
     return pa.RecordBatch.from_arrays([*arrays, errors], names=[*DataFile.__slots__, "error"])
-
-
-def _unpack(text: str) -> PlatformError:
-    # Written a moment ago by our own task, over Spark's own channel.
-    error = pickle.loads(base64.b64decode(text))  # noqa: S301
-    assert isinstance(error, PlatformError)
-    return error

@@ -135,6 +135,11 @@ def plan_schema(
     return SchemaPlan(pa.schema([*existing, *optional]), optional)
 
 
+def same_columns(one: pa.Schema, other: pa.Schema) -> bool:
+    """Whether both have the same names and types; order and NOT NULL are the table's own business."""
+    return len(one) == len(other) and {f.name: f.type for f in one} == {f.name: f.type for f in other}
+
+
 def _all_names(fields: Iterable[pa.Field]) -> Iterator[str]:
     for field in fields:
         yield field.name

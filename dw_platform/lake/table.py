@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, TableFeatures
@@ -24,22 +24,36 @@ from dw_platform.lake.commit import (
     CommitNote,
     CommitRefusedError,
     NotCommittedError,
+    check_positions,
     commit_files,
 )
-from dw_platform.lake.features import Engine, WriterChoice
+from dw_platform.lake.commit_log import LoggedCommit, find_commit
+from dw_platform.lake.features import Engine, WriterChoice, filled_columns, opaque_columns, reserved_columns
 from dw_platform.lake.location import TableLocation
 from dw_platform.lake.lock import TableBusyError, TableLock
 from dw_platform.lake.maintenance import maintain_table
-from dw_platform.lake.opening import TableMissingError
-from dw_platform.lake.parquet import WriteJob, new_job_id, remove_job_files
+from dw_platform.lake.nesting import refuse_nesting
+from dw_platform.lake.opening import StorageUnreachableError, TableMissingError
+from dw_platform.lake.parquet import DataFile, WriteJob, new_job_id, remove_job_files
+from dw_platform.lake.partitions import check_partitioning
 from dw_platform.lake.reports import CommitReport, HistoryEntry, MaintenanceReport
 from dw_platform.lake.rows import Rows, as_dataframe, rows_schema, write_files
-from dw_platform.lake.schema import SchemaPlan, needed_features, normal_schema, plan_schema
+from dw_platform.lake.schema import (
+    SchemaMismatchError,
+    SchemaPlan,
+    check_names,
+    needed_features,
+    normal_schema,
+    plan_schema,
+    same_columns,
+)
 from dw_platform.lake.session import SparkProvider
 from dw_platform.lake.settings import MaintenancePolicy
 from dw_platform.lake.snapshot import Snapshot
 from dw_platform.lake.spark_writer import (
     append_with_spark,
+    fit_frame,
+    merge_statement,
     overwrite_with_spark,
     require_identifier,
     run_with_note,
@@ -50,6 +64,11 @@ from dw_platform.lake.statistics import indexed_columns
 Missing = Literal["refuse", "null"]
 
 _FEATURES = {"timestampNtz": TableFeatures.TimestampWithoutTimezone, "invariants": TableFeatures.Invariants}
+
+
+class _WrittenFiles(NamedTuple):
+    job: WriteJob
+    files: list[DataFile]
 
 
 class LakeTable:
@@ -87,10 +106,12 @@ class LakeTable:
     ) -> Snapshot:
         """Make an empty table; if somebody else makes it first, theirs is returned."""
         normal = normal_schema(schema)
-        for column in partition_by:
-            require_identifier(column, normal.names)
+        check_names(self.name, normal)
+        check_partitioning(normal, partition_by)
         self.location.prepare()
-        with self._lock.shared(), self._refused():
+        refuse_nesting(self.name, self.location)
+        # If another process is faster, deltalake reports a conflict, and theirs is the table.
+        with self._lock.shared(), contextlib.suppress(CommitConflictError), self._refused():
             DeltaTable.create(
                 self.location.uri,
                 normal,
@@ -122,13 +143,15 @@ class LakeTable:
         started = time.monotonic()
         incoming = rows_schema(rows)
         base = snapshot or self._snapshot_or_create(incoming, partition_by)
-        plan = plan_schema(self.name, base.schema, incoming, missing=missing)
-        if plan.added:
-            base = self._add_columns(base, plan)
         moved = dict(positions or {})
+        planned_from = {app_id: base.position(app_id) for app_id in moved} if snapshot else None
+        base = self._evolved(base, incoming, missing)
+        # Columns may have been added on top of a newer version than the positions were planned from.
+        check_positions(base, moved, planned_from)
         if base.writer.engine is Engine.SPARK:
-            return self._append_with_spark(rows, moved, base.writer, started)
-        return self._write_arrow(rows, base, mode="append", schema=base.schema, positions=moved, started=started)
+            return self._append_with_spark(rows, base, moved, planned_from, started)
+        files = self._write_files(rows, base, base.schema)
+        return self._commit_arrow(base, files, mode="append", positions=moved, started=started)
 
     def overwrite(self, rows: Rows, *, partition_by: Sequence[str] | None = None) -> CommitReport:
         """Replace all rows, and the columns if they differ, in one commit; readers see the old or the new table."""
@@ -137,14 +160,20 @@ class LakeTable:
         base = self._snapshot_or_create(incoming, partition_by or ())
         layout = base.partition_by if partition_by is None else tuple(partition_by)
         choice = _overwrite_choice(base, incoming, layout)
+        kept = same_columns(base.schema, incoming) and layout == base.partition_by
+        if not kept:
+            check_names(self.name, incoming)
+            check_partitioning(incoming, layout)
         if choice.engine is Engine.ARROW:
-            schema = base.schema if incoming.equals(base.schema) else incoming
-            return self._write_arrow(rows, base, mode="overwrite", schema=schema, positions={}, started=started)
+            files = self._write_files(rows, base, base.schema if kept else incoming)
+            return self._commit_arrow(base, files, mode="overwrite", positions={}, started=started)
         spark = self._spark.get()
         note = CommitNote(engine=Engine.SPARK, reason=choice.reason)
+        frame = as_dataframe(rows, spark)
+        fitted = fit_frame(frame, base.facts) if kept else frame
         with translated(self.name), self._lock.exclusive():
-            overwrite_with_spark(self.location, as_dataframe(rows, spark), partition_by=layout, note=note)
-        return self._spark_report(choice.reason, started)
+            overwrite_with_spark(self.location, fitted, partition_by=layout, replace_schema=not kept, note=note)
+        return self._spark_report(base, note, started)
 
     def merge(self, rows: Rows, *, keys: Sequence[str], delete_when: str | None = None) -> CommitReport:
         """Update rows whose `keys` match and insert the others, in one commit.
@@ -153,36 +182,27 @@ class LakeTable:
         Two arriving rows with the same key are refused by Delta, because either could win.
         """
         started = time.monotonic()
-        base = self.snapshot()
         incoming = rows_schema(rows)
-        plan = plan_schema(self.name, base.schema, incoming)
-        if plan.added:
-            base = self._add_columns(base, plan)
-        columns = base.schema.names
-        quoted = [require_identifier(key, columns) for key in keys]
+        base = self._evolved(self.snapshot(), incoming, "refuse")
+        quoted = [require_identifier(key, incoming.names) for key in keys]
         if not quoted:
             raise InvalidValueError("keys", keys, "at least one column")
         spark = self._spark.get()
         view = f"dw_merge_{new_job_id()}"
         frame = as_dataframe(rows, spark)
         frame.createOrReplaceTempView(view)
-        condition = " AND ".join(f"target.{key} <=> source.{key}" for key in quoted)
-        deletion = f" WHEN MATCHED AND ({delete_when}) THEN DELETE" if delete_when else ""
-        statement = (
-            f"MERGE INTO {_sql_name(self.location)} AS target USING {view} AS source ON {condition}"
-            f"{deletion} WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
-        )
+        statement = merge_statement(_sql_name(self.location), view, incoming.names, quoted, delete_when)
         try:
-            return self._spark_statement(spark, statement, "rows are matched by Spark", started)
+            return self._spark_statement(spark, base, statement, "rows are matched by Spark", started)
         finally:
             spark.catalog.dropTempView(view)
 
     def delete(self, predicate: str) -> CommitReport:
         """Delete the rows that a SQL condition names."""
         started = time.monotonic()
-        self.snapshot()
+        base = self.snapshot()
         statement = f"DELETE FROM {_sql_name(self.location)} WHERE {predicate}"  # noqa: S608
-        return self._spark_statement(self._spark.get(), statement, "rows are found by Spark", started)
+        return self._spark_statement(self._spark.get(), base, statement, "rows are found by Spark", started)
 
     def read(self, version: int | None = None) -> DataFrame:
         """Return the rows as a Spark DataFrame."""
@@ -217,7 +237,17 @@ class LakeTable:
             )
         return self.snapshot()
 
+    def _evolved(self, base: Snapshot, incoming: pa.Schema, missing: Missing) -> Snapshot:
+        """Return a snapshot into which the rows fit, after adding columns if it takes that."""
+        if taken := sorted(reserved_columns(base.facts).intersection(incoming.names)):
+            problem = f"the table itself numbers {', '.join(taken)}, so the data must not have it"
+            raise SchemaMismatchError(self.name, [problem], base.schema, incoming)
+        plan = plan_schema(self.name, base.schema, incoming, missing=missing, filled=filled_columns(base.facts))
+        return self._add_columns(base, plan) if plan.added else base
+
     def _add_columns(self, base: Snapshot, plan: SchemaPlan) -> Snapshot:
+        if base.configuration.get("delta.columnMapping.mode", "none") == "none":
+            check_names(self.name, pa.schema(plan.added))
         fields = [DeltaField.from_arrow(field) for field in plan.added]
         if base.writer.engine is Engine.SPARK:
             spark = self._spark.get()
@@ -226,67 +256,105 @@ class LakeTable:
                 f"`{column.name.replace('`', '``')}` {column.dataType.simpleString()}" for column in frame.schema
             )
             statement = f"ALTER TABLE {_sql_name(self.location)} ADD COLUMNS ({added})"
-            self._spark_statement(spark, statement, "columns are added", time.monotonic())
+            self._spark_statement(spark, base, statement, "columns are added", time.monotonic())
         else:
             with self._lock.shared(), self._refused():
                 base.delta.alter.add_columns(fields, commit_properties=_noted("columns are added"))
         return self._name_features(self.snapshot())
 
-    def _write_arrow(
-        self, rows: Rows, base: Snapshot, *, mode: str, schema: pa.Schema, positions: Mapping[str, int], started: float
-    ) -> CommitReport:
+    def _write_files(self, rows: Rows, base: Snapshot, schema: pa.Schema) -> "_WrittenFiles":
+        in_files = pa.schema([field for field in schema if field.name not in base.partition_by])
+        opaque = opaque_columns(base.facts)
         job = WriteJob(
             location=self.location,
             job_id=new_job_id(),
             schema=schema,
             partition_by=base.partition_by,
-            indexed=indexed_columns(schema, base.configuration),
+            indexed=frozenset(path for path in indexed_columns(in_files, base.configuration) if path[0] not in opaque),
         )
-        note = CommitNote(engine=Engine.ARROW, reason=base.writer.reason)
         with self._removing_files_of(job, BaseException):
-            files = write_files(rows, job, self._spark.get)
+            try:
+                return _WrittenFiles(job, write_files(rows, job, self._spark.get))
+            except OSError as error:
+                raise StorageUnreachableError(self.name, str(error).splitlines()[0]) from error
+
+    def _commit_arrow(
+        self, base: Snapshot, written: "_WrittenFiles", *, mode: str, positions: Mapping[str, int], started: float
+    ) -> CommitReport:
+        note = CommitNote(engine=Engine.ARROW, reason=base.writer.reason)
+        lock = self._lock.shared() if mode == "append" else self._lock.exclusive()
         # Only an error that says so proves that nothing was committed. After any other one (a signal between
         # commit and answer) the log may refer to the files, so they stay; VACUUM takes them if it does not.
-        with self._removing_files_of(job, NotCommittedError, TableBusyError), self._lock.shared():
-            version = commit_files(base, files, mode=mode, schema=schema, positions=positions, note=note)
+        with self._removing_files_of(written.job, NotCommittedError, TableBusyError), lock:
+            if mode == "overwrite":
+                # What is replaced is the table as it is now, not as it was when the files were begun.
+                base = self._unchanged_since(base)
+            version = commit_files(
+                base, written.files, mode=mode, schema=written.job.schema, positions=positions, note=note
+            )
         return CommitReport(
             table=self.name,
             version=version,
             engine=Engine.ARROW,
-            reason=base.writer.reason,
+            reason=note.reason,
             duration_s=time.monotonic() - started,
-            rows=sum(file.rows for file in files),
-            files=len(files),
-            bytes=sum(file.size for file in files),
+            rows=sum(file.rows for file in written.files),
+            files=len(written.files),
+            bytes=sum(file.size for file in written.files),
         )
 
+    def _unchanged_since(self, base: Snapshot) -> Snapshot:
+        newest = self.snapshot()
+        if (newest.facts, newest.partition_by) != (base.facts, base.partition_by):
+            raise CommitConflictError(self.name, "the table's columns or properties were changed")
+        return newest
+
     def _append_with_spark(
-        self, rows: Rows, positions: Mapping[str, int], choice: WriterChoice, started: float
+        self,
+        rows: Rows,
+        base: Snapshot,
+        positions: Mapping[str, int],
+        planned_from: Mapping[str, int | None] | None,
+        started: float,
     ) -> CommitReport:
         spark = self._spark.get()
-        note = CommitNote(engine=Engine.SPARK, reason=choice.reason)
-        frame = as_dataframe(rows, spark)
-        append_with_spark(spark, self.name, self.location, frame, positions=positions, note=note, lock=self._lock)
-        return self._spark_report(choice.reason, started)
+        note = CommitNote(engine=Engine.SPARK, reason=base.writer.reason)
+        commit = append_with_spark(
+            spark,
+            base,
+            as_dataframe(rows, spark),
+            positions=positions,
+            planned_from=planned_from,
+            note=note,
+            lock=self._lock,
+        )
+        return self._report_of(commit, note, started)
 
-    def _spark_statement(self, spark: SparkSession, statement: str, reason: str, started: float) -> CommitReport:
+    def _spark_statement(
+        self, spark: SparkSession, base: Snapshot, statement: str, reason: str, started: float
+    ) -> CommitReport:
         note = CommitNote(engine=Engine.SPARK, reason=reason)
         with translated(self.name), self._lock.exclusive():
             run_with_note(spark, note, lambda: spark.sql(statement).collect())
-        return self._spark_report(reason, started)
+        return self._spark_report(base, note, started)
 
-    def _spark_report(self, reason: str, started: float) -> CommitReport:
-        newest = self.snapshot().delta.history(1)[0]
-        metrics = newest.get("operationMetrics") or {}
+    def _spark_report(self, base: Snapshot, note: CommitNote, started: float) -> CommitReport:
+        commit = find_commit(self.location, base.version, note.commit_id)
+        # A statement that finds nothing to change commits nothing.
+        return self._report_of(
+            commit or LoggedCommit(version=self.snapshot().version, files=0, bytes=0, rows=0), note, started
+        )
+
+    def _report_of(self, commit: LoggedCommit, note: CommitNote, started: float) -> CommitReport:
         return CommitReport(
             table=self.name,
-            version=int(newest["version"]),
-            engine=Engine.SPARK,
-            reason=reason,
+            version=commit.version,
+            engine=note.engine,
+            reason=note.reason,
             duration_s=time.monotonic() - started,
-            rows=_metric(metrics, "numOutputRows", "numTargetRowsInserted", "numDeletedRows"),
-            files=_metric(metrics, "numFiles", "numTargetFilesAdded", "numAddedFiles"),
-            bytes=_metric(metrics, "numOutputBytes", "numTargetBytesAdded", "numAddedBytes"),
+            rows=commit.changed_rows,
+            files=commit.files,
+            bytes=commit.bytes,
         )
 
     @contextlib.contextmanager
@@ -313,6 +381,8 @@ def _overwrite_choice(base: Snapshot, incoming: pa.Schema, partition_by: tuple[s
         return base.writer
     if partition_by != base.partition_by:
         return WriterChoice(Engine.SPARK, "the table's partitioning changes")
+    if opaque_columns(base.facts):
+        return WriterChoice(Engine.SPARK, "the table has variant columns")
     if missing := [name for name in needed_features(incoming) if name not in base.facts.writer_features]:
         return WriterChoice(Engine.SPARK, f"the new columns need {', '.join(missing)}")
     return base.writer
@@ -324,10 +394,6 @@ def _noted(reason: str) -> CommitProperties:
 
 def _sql_name(location: TableLocation) -> str:
     return f"delta.`{location.spark_uri.replace('`', '``')}`"
-
-
-def _metric(metrics: Mapping[str, Any], *names: str) -> int | None:
-    return next((int(metrics[name]) for name in names if name in metrics), None)
 
 
 def _history_entry(entry: Mapping[str, Any]) -> HistoryEntry:
