@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import ConfigDict, Field, GetJsonSchemaHandler
+from pydantic import ConfigDict, GetJsonSchemaHandler
 from pydantic_core import CoreSchema
 
 from dw_platform.config.environment import FromEnvironment
@@ -41,19 +41,19 @@ class CheckSection(Section):
     column: Column | None = None
     """The column to judge, for kinds that judge one."""
 
-    columns: tuple[Column, ...] = ()
+    columns: tuple[Column, ...] | None = None
     """The columns to judge, for kinds that judge several."""
 
     severity: Literal["critical", "warning", "info"] = "critical"
     """`critical` stops what comes after, `warning` asks somebody to look, `info` only records."""
 
-    name: Text = ""
+    name: Text | None = None
     """Name of the check; made from kind and columns when not set."""
 
     @property
     def judged_columns(self) -> tuple[str, ...]:
         """The columns, whichever way they were written."""
-        return (self.column,) if self.column else self.columns
+        return (self.column,) if self.column else self.columns or ()
 
     def expectation(self) -> Expectation:
         """Return the check as the quality package knows it."""
@@ -62,7 +62,7 @@ class CheckSection(Section):
             columns=self.judged_columns,
             parameters=check_parameters(self.expect, self.model_extra or {}),
             severity=Severity(self.severity),
-            name=self.name,
+            name=self.name or "",
         )
 
     @classmethod
@@ -84,7 +84,7 @@ class QualitySection(Section):
     allow_empty: Switch = False
     """Whether a table without rows is fine; otherwise it fails, because checks of values hold on no rows."""
 
-    checks: tuple[CheckSection, ...] = Field(default=())
+    checks: tuple[CheckSection, ...] = ()
     """What should be true, besides having rows."""
 
     def expectations(self) -> tuple[Expectation, ...]:

@@ -73,5 +73,5 @@ def _takes_variables(option: dict[str, Any]) -> bool:
     """Return whether a text with a variable is a valid value already, or never is one."""
     types = option.get("type", [])
     types = types if isinstance(types, list) else [types]
-    is_free_text = "string" in types and "pattern" not in option
+    is_free_text = "string" in types and not option.keys() & {"pattern", "enum", "const"}
     return is_free_text or "$ref" in option or bool({"array", "object"} & set(types))

@@ -147,12 +147,8 @@ def test_describing_a_config_fills_in_what_was_left_out(parse: Parse, tmp_path: 
 
 
 def test_what_is_described_is_a_file_that_means_the_same(parse: Parse) -> None:
-    config = parse(FULL.replace("hunter2", "secret"))
-    shown = config.describe()
-    for stream in shown["streams"]:
-        stream["broker"].pop("options", None)
-    again = parse(yaml.safe_dump(shown))
-    assert again.describe() == config.describe()
+    shown = parse(FULL).describe()
+    assert parse(yaml.safe_dump(shown)).describe() == shown
 
 
 def test_the_repositorys_own_platform_loads_and_is_the_demo() -> None:
