@@ -1,5 +1,6 @@
 """What is wrong with a platform file: every problem at once, each with its place and what is allowed there."""
 
+import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -58,5 +59,5 @@ def path_text(place: Place) -> str:
         elif _PLAIN_KEY.fullmatch(step):
             text += f".{step}" if text else step
         else:
-            text += f'["{step[:60]}"]'
+            text += f"[{json.dumps(step[:60], ensure_ascii=False)}]"
     return text

@@ -29,7 +29,9 @@ def problems_of(error: ValidationError, document: Document, values: Mapping[str,
 
 
 def _problem(details: ErrorDetails, document: Document, values: Mapping[str, Any]) -> Problem:
-    place: Place = tuple(step for step in details["loc"] if step != "[key]")
+    place: Place = details["loc"]
+    if place[-1:] == ("[key]",) and get_origin(_type_at(place[:-2])) is dict:
+        place = place[:-1]  # pydantic's way to say that the key itself is wrong
     message, allowed = _words(details, place, values)
     return Problem(place=place, message=message, allowed=allowed, line=document.line(place))
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from dw_platform.foundation import TransientError, fsync_directory
 from dw_platform.lake.cachedir import cache_directory, make_folder
 from dw_platform.lake.java import Java
+from dw_platform.lake.truststore import trust_options
 
 DELTA = "4.4.0"
 UNITY_CATALOG = "0.6.0"
@@ -114,7 +115,8 @@ def _fetch(coordinates: Sequence[Coordinate], java: Java, folder: Path) -> None:
         )
         (work / "ivy.xml").write_text(_IVY.format(dependencies=dependencies))
         command = [
-            str(java.home / "bin" / "java"), "-jar", str(_ivy_jar()), "-warn", "-ivy", str(work / "ivy.xml"),
+            str(java.home / "bin" / "java"), *trust_options(java, work), "-jar", str(_ivy_jar()), "-warn",
+            "-ivy", str(work / "ivy.xml"),
             "-confs", "default", "-types", "jar", "-retrieve", str(work / "jars" / "[artifact]-[revision].[ext]"),
             "-cache", str(work / "cache"),
         ]  # fmt: skip

@@ -31,6 +31,13 @@ ORDERS = "{name: shop.orders, generate: {kind: orders}}"
         ("home: 5", "home", "cannot be 5; allowed: a folder; put it in quotes"),
         ("home: ' '", "home", "allowed: a folder"),
         ("home: ~nobody_of_that_name/x", "home", "nobody is known by the name after ~"),
+        ("'[key]': 1", '["[key]"]', "is not a known key"),
+        ('"a\\nb": 1', '["a\\nb"]', "is not a known key"),
+        (
+            "streams: [{name: a, table: b.c, format: json, columns: {' ': int}}]",
+            'streams[0].columns[" "]',
+            "the name of a",
+        ),
         ("lake: text", "lake", "cannot be a single value; allowed: the keys root, s3, maintenance, tables"),
         ("lake: [1]", "lake", "cannot be a list; allowed: the keys root"),
         ("lake: {tables: {a: 1}}", "lake.tables", "cannot be keys and values; allowed: a list"),

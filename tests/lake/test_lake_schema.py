@@ -57,9 +57,10 @@ def test_rows_always_fit_the_table_that_was_made_for_them(schema: pa.Schema) -> 
     assert plan_schema("t", normal, normal).added == ()
 
 
-@given(arrow_types.map(lambda kind: normal_schema(pa.schema([("c", kind)]))))
+@given(schemas)
 def test_an_empty_batch_of_any_type_takes_the_normal_form(schema: pa.Schema) -> None:
-    assert conform(pa.RecordBatch.from_pylist([], schema), schema).schema.types == schema.types
+    normal = normal_schema(schema)
+    assert conform(pa.RecordBatch.from_pylist([], schema), normal).schema.types == normal.types
 
 
 @given(st.sampled_from(SCALARS), st.sampled_from(SCALARS), st.sampled_from(SCALARS))
