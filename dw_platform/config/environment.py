@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Self
 
-from dw_platform.config.document import Document
+from dw_platform.config.nodes import Document
 from dw_platform.config.problems import Place, Problem
 
 _REFERENCE = re.compile(r"(\$\$\{)|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\})?", re.ASCII)

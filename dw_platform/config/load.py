@@ -7,8 +7,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from dw_platform.config.document import Document, parse_document, read_document
+from dw_platform.config.document import parse_document, read_document
 from dw_platform.config.environment import fill_in
+from dw_platform.config.nodes import Document
 from dw_platform.config.platform import PlatformConfig
 from dw_platform.config.problems import ConfigError, Place, Problem
 from dw_platform.config.rules import broken_rules

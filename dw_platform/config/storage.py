@@ -1,6 +1,5 @@
 """Sections `lake`, `store` and `spark`: where data and state live and what the work runs on."""
 
-import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
@@ -26,14 +25,8 @@ from dw_platform.config.values import (
     store_address,
 )
 from dw_platform.config.written import whole
+from dw_platform.lake.references import table_references
 from dw_platform.lake.settings import LakeSettings, MaintenancePolicy, S3Settings, SparkSettings
-
-_INPUT = re.compile(r"\{([a-z_][a-z0-9_]*(?:\.[a-z_][a-z0-9_]*)?)\}", re.ASCII)
-
-
-def sql_inputs(sql: str) -> tuple[str, ...]:
-    """Return the tables that `sql` names as `{schema.table}`, each once, in their order."""
-    return tuple(dict.fromkeys(_INPUT.findall(sql)))
 
 
 class GenerateSection(Section):
@@ -82,7 +75,7 @@ class TableSection(Section):
     @property
     def inputs(self) -> tuple[str, ...]:
         """The tables it is derived from."""
-        return sql_inputs(self.sql or "")
+        return tuple(table_references(self.sql or ""))
 
     @property
     def group_name(self) -> str:

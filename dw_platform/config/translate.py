@@ -12,8 +12,8 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from dw_platform.config.document import Document
 from dw_platform.config.environment import FromEnvironment
+from dw_platform.config.nodes import Document
 from dw_platform.config.platform import PlatformConfig
 from dw_platform.config.problems import Place, Problem
 from dw_platform.config.secrets import Options, SecretText, SecretUrl, is_sensitive

@@ -47,6 +47,7 @@ def maintain_table(
         raise RetentionGuardError(snapshot.table, policy.retention, promised)
     started = time.monotonic()
     choice = upkeep_engine(snapshot)
+    files_before = snapshot.file_count  # now, because joining moves the handle on
     note = CommitNote(engine=choice.engine, reason=choice.reason)
     if choice.engine is Engine.ARROW:
         removed = _with_deltalake(snapshot, policy, lock, note)
@@ -55,7 +56,7 @@ def maintain_table(
     return MaintenanceReport(
         table=snapshot.table,
         engine=choice.engine,
-        files_before=snapshot.file_count,
+        files_before=files_before,
         files_after=Snapshot(snapshot.table, snapshot.location).file_count,
         files_removed=removed,
         duration_s=time.monotonic() - started,

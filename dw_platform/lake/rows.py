@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from dw_platform.foundation import PermanentError
 from dw_platform.lake.parquet import DataFile, WriteJob, write_batches
-from dw_platform.lake.schema import conform, normal_schema
+from dw_platform.lake.schema import conform, normal_schema, without_rules
 from dw_platform.lake.task_errors import carried, packed, task_error, unpacked
 
 _FILES = "path string, size long, rows long, partition_values string, statistics string, modified_ms long, error string"
@@ -53,11 +53,12 @@ def rows_schema(rows: Rows) -> pa.Schema:
 def as_dataframe(rows: Rows, spark: SparkSession) -> DataFrame:
     """Return `rows` for Spark's own writer."""
     if isinstance(rows, pa.Table):
-        normal = normal_schema(rows.schema)
+        normal = without_rules(normal_schema(rows.schema))
         batches = [conform(batch, normal) for batch in rows.to_batches()]
         return spark.createDataFrame(pa.Table.from_batches(batches, normal) if batches else normal.empty_table())
     if isinstance(rows, ArrowTasks):
-        return _spread(rows, spark).mapInArrow(_reader(rows), from_arrow_schema(normal_schema(rows.schema)))
+        schema = without_rules(normal_schema(rows.schema))
+        return _spread(rows, spark).mapInArrow(_reader(rows, schema), from_arrow_schema(schema))
     return rows
 
 
@@ -86,8 +87,8 @@ def _spread(rows: ArrowTasks, spark: SparkSession) -> DataFrame:
     return spark.range(0, count, 1, count)
 
 
-def _reader(rows: ArrowTasks) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    payloads, read, schema = list(rows.payloads), rows.read, normal_schema(rows.schema)
+def _reader(rows: ArrowTasks, schema: pa.Schema) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    payloads, read = list(rows.payloads), rows.read
 
     def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in (value for batch in numbers for value in batch.column(0).to_pylist()):

@@ -225,6 +225,22 @@ def _has_local_time(kind: pa.DataType) -> bool:
     return pa.types.is_nested(kind) and any(_has_local_time(kind.field(i).type) for i in range(kind.num_fields))
 
 
+def without_rules(schema: pa.Schema) -> pa.Schema:
+    """Return a normal schema in which everything may be NULL, at any depth; whoever writes the rows checks them."""
+    return pa.schema([_without_rules(field) for field in schema])
+
+
+def _without_rules(field: pa.Field) -> pa.Field:
+    kind = field.type
+    if pa.types.is_struct(kind):
+        kind = pa.struct([_without_rules(child) for child in kind])
+    elif pa.types.is_list(kind):
+        kind = pa.list_(_without_rules(kind.value_field))
+    elif pa.types.is_map(kind):
+        kind = pa.map_(kind.key_field, _without_rules(kind.item_field))
+    return pa.field(field.name, kind)
+
+
 def _normal_field(field: pa.Field, path: str) -> pa.Field:
     return pa.field(field.name, _normal_type(field.type, path), nullable=field.nullable)
 

@@ -5,6 +5,7 @@ and most of `dw` never call it. On a cluster or a Connect server this package is
 tasks run its code there.
 """
 
+import atexit
 import contextlib
 import os
 import shutil
@@ -71,7 +72,8 @@ class SparkProvider:
                 self._session = None
 
     def _open(self) -> SparkSession:
-        target = self.settings.remote or self.settings.master
+        # A Connect address is shown up to its first parameter, because a token is one.
+        target = self.settings.remote.split("/;")[0] if self.settings.remote else self.settings.master
         self._on_progress(f"starting Spark ({target})")
         try:
             return self._connect() if self.settings.remote else self._launch()
@@ -82,8 +84,7 @@ class SparkProvider:
         session = SparkSession.builder.remote(str(self.settings.remote)).getOrCreate()
         for key, value in self.settings.conf.items():
             session.conf.set(key, value)
-        with _packed_library() as archive:
-            session.addArtifacts(str(archive), pyfile=True)
+        session.addArtifacts(str(_pack_library(self.settings.scratch)), pyfile=True)
         return session
 
     def _launch(self) -> SparkSession:
@@ -100,9 +101,7 @@ class SparkProvider:
         with _stdout_to_stderr():
             session = builder.getOrCreate()
         if not self.settings.master.startswith("local"):
-            with _packed_library() as archive:
-                # The context copies the file at once, so the archive may go afterwards.
-                session.sparkContext.addPyFile(str(archive))
+            session.sparkContext.addPyFile(str(_pack_library(self.settings.scratch)))
         return session
 
 
@@ -150,19 +149,20 @@ def _s3a_conf(lake: LakeSettings) -> dict[str, str]:
     return conf
 
 
-@contextlib.contextmanager
-def _packed_library() -> Iterator[Path]:
-    """Zip this package, so that workers elsewhere can import the functions that tasks run."""
+def _pack_library(scratch: Path) -> Path:
+    """Zip this package, so that workers elsewhere can import the functions that tasks run.
+
+    The driver serves the archive to executors for as long as the session lives, so it stays until the process ends.
+    """
+    scratch.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="ship-", dir=scratch))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     source = Path(dw_platform.__file__).parent
-    folder = Path(tempfile.mkdtemp(prefix="dw-ship-"))
-    try:
-        archive = folder / "dw_platform.zip"
-        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as bundle:
-            for path in sorted(source.rglob("*.py")):
-                bundle.write(path, Path("dw_platform") / path.relative_to(source))
-        yield archive
-    finally:
-        shutil.rmtree(folder)
+    archive = folder / "dw_platform.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as bundle:
+        for path in sorted(source.rglob("*.py")):
+            bundle.write(path, Path("dw_platform") / path.relative_to(source))
+    return archive
 
 
 @contextlib.contextmanager

@@ -17,8 +17,8 @@ class SparkSettings:
 
     app_name: str = "dw_platform"
     master: str = "local[*]"
-    remote: str | None = None
-    """A Spark Connect address; wins over `master`."""
+    remote: str | None = field(default=None, repr=False)
+    """A Spark Connect address; wins over `master`. It may carry a token, so it is not shown."""
 
     driver_memory_mib: int = 1024
     """Heap of the driver's JVM. Rows stay in Arrow outside it, so a gigabyte serves large tables."""

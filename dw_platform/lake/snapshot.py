@@ -11,11 +11,21 @@ from functools import cached_property
 
 import pyarrow as pa
 from deltalake import QueryBuilder
+from deltalake.exceptions import DeltaError
 
+from dw_platform.foundation import PermanentError
 from dw_platform.lake.features import TableFacts, WriterChoice, choose_writer
 from dw_platform.lake.location import TableLocation
 from dw_platform.lake.opening import open_delta
 from dw_platform.lake.schema import conform, normal_schema
+
+
+class NeedsSparkError(PermanentError):
+    """The table has a feature with which only Spark can read it."""
+
+    def __init__(self, table: str, cause: str) -> None:
+        self.table, self.cause = table, cause
+        super().__init__(f"{table} cannot be read without Spark ({cause}). Read it as a DataFrame instead.")
 
 
 class Snapshot:
@@ -84,6 +94,9 @@ class Snapshot:
         schema = pa.schema([self.schema.field(name) for name in columns or self.schema.names])
         quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in schema.names)
         # By SQL: deltalake's other readers ignore column mapping and refuse deletion vectors.
-        result = QueryBuilder().register("rows", self.delta).execute(f"SELECT {quoted} FROM rows")  # noqa: S608
+        try:
+            result = QueryBuilder().register("rows", self.delta).execute(f"SELECT {quoted} FROM rows")  # noqa: S608
+        except DeltaError as error:
+            raise NeedsSparkError(self.table, str(error).splitlines()[0]) from error
         batches = [conform(batch, schema) for batch in pa.table(result).to_batches()]
         return pa.Table.from_batches(batches, schema=pa.schema([field.with_nullable(True) for field in schema]))

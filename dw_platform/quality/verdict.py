@@ -74,7 +74,8 @@ def sentence(result: Mapping[str, Any], observed: str | float | None) -> str:
     parts = []
     if result.get("unexpected_percent") is not None:
         judged = result["element_count"] - (result.get("missing_count") or 0)
-        parts.append(f"{result['unexpected_count']:,} of {judged:,} do not fit ({result['unexpected_percent']:.3g} %)")
+        wrong, percent = result["unexpected_count"], result["unexpected_percent"]
+        parts.append(f"{wrong:,} of {judged:,} do not fit ({percent:.3g} %)" if wrong else f"all {judged:,} fit")
     elif result.get("unexpected_count"):
         parts.append(f"{result['unexpected_count']:,} values do not belong")
     if "element_count" not in result and result.get("missing_count"):
@@ -83,5 +84,5 @@ def sentence(result: Mapping[str, Any], observed: str | float | None) -> str:
     if isinstance(mismatched, Mapping):
         parts += [f"{word} columns: {', '.join(names)}" for word, names in mismatched.items()]
     if not parts and observed is not None:
-        parts.append(f"observed {observed}")
+        parts.append(f"observed {observed}" if isinstance(observed, str) else f"observed {observed:,}")
     return "; ".join(parts)

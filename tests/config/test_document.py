@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from dw_platform.config import ConfigError
-from dw_platform.config.document import MAX_BYTES, Document, parse_document, read_document
+from dw_platform.config.document import MAX_BYTES, parse_document, read_document
+from dw_platform.config.nodes import Document
 
 SOURCE = Path("platform.yaml")
 

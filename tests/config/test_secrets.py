@@ -116,14 +116,22 @@ def test_secrets_survive_pickling_and_stay_masked(parse: Parse) -> None:
         "quality: [{table: '${SECRET}'}]",
         "backups: {policies: [{name: a, tables: ['${SECRET}']}]}",
         "databases: [{name: a, url: 'postgresql://u:${SECRET}@h:${PORT}/x'}]",
+        "streams: [{name: a, table: '${TABLE}'}]\nquality: [{table: shop.hunter}]",
+        "streams: [{name: a, table: '${TABLE}'}, {name: b, table: '${TABLE}'}]",
+        "lake: {tables: [{name: '${TABLE}', sql: 'SELECT * FROM {${TABLE}}'}]}",
+        "lake: {tables: [{name: a.b, sql: 'SELECT * FROM {${TABLE}}'}]}",
+        "quality: [{table: a.b, checks: [{expect: '${SECRET}'}, {expect: column_to_exist, '${SECRET}': 1}]}]",
+        "quality: [{table: a.b, checks: [&x {expect: column_to_exist, column: '${SECRET}'}, *x]}]",
+        "quality: [{table: a.b, checks: [{expect: column_min_to_be_between, column: a, min_value: '${SECRET}'}]}]",
         "a: 'postgresql://u:hunter2@h",
         "a: *hunter2",
         "? {password: hunter2}\n: x",
     ],
 )
 def test_no_secret_is_in_an_error_or_its_traceback(text: str, caplog: pytest.LogCaptureFixture) -> None:
+    environ = {"SECRET": SECRET, "TABLE": f"shop.{SECRET}"}
     try:
-        parse_config(f"nmae: x\n{text}", source=Path("platform.yaml"), environ={"SECRET": SECRET})
+        parse_config(f"nmae: x\n{text}", source=Path("platform.yaml"), environ=environ)
     except ConfigError as error:
         logging.getLogger("test").exception("failed")
         shown = [str(error), repr(error), repr(error.problems), "".join(traceback.format_exception(error))]

@@ -88,8 +88,9 @@ def test_a_null_in_a_required_column_is_refused_and_the_files_are_removed(
 
 def test_an_empty_text_counts_as_null_in_a_required_partition_column(tmp_path: Path) -> None:
     schema = pa.schema([pa.field("p", pa.string(), nullable=False), ("v", pa.int64())])
+    rows = pa.record_batch({"p": ["a", ""], "v": [1, 2]})
     with pytest.raises(NullInRequiredColumnError, match="column p"):
-        list(write_batches(job(tmp_path, schema, partition_by=("p",)), [pa.record_batch({"p": ["a", ""], "v": [1, 2]})]))
+        list(write_batches(job(tmp_path, schema, partition_by=("p",)), [rows]))
 
 
 def test_a_source_that_fails_half_way_leaves_no_file(tmp_path: Path) -> None:

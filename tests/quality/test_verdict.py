@@ -32,6 +32,7 @@ def test_a_report_without_failures_says_how_many_checks_passed() -> None:
 def test_the_sentence_counts_what_was_judged_and_leaves_out_nulls() -> None:
     result = {"element_count": 1100, "missing_count": 100, "unexpected_count": 25, "unexpected_percent": 2.5}
     assert sentence(result, None) == "25 of 1,000 do not fit (2.5 %)"
+    assert sentence(result | {"unexpected_count": 0, "unexpected_percent": 0.0}, None) == "all 1,000 fit"
 
 
 def test_the_sentence_names_missing_and_unexpected_columns() -> None:
@@ -46,5 +47,6 @@ def test_the_sentence_counts_values_of_sets() -> None:
 
 
 def test_the_sentence_falls_back_to_what_was_observed() -> None:
-    assert sentence({"observed_value": 5}, 5) == "observed 5"
+    assert sentence({"observed_value": 5000}, 5000) == "observed 5,000"
+    assert sentence({"observed_value": "DecimalType"}, "DecimalType") == "observed DecimalType"
     assert sentence({}, None) == ""
