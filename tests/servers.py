@@ -1,10 +1,16 @@
 """Real servers for tests, and what happens where one cannot start."""
 
+import contextlib
 import functools
 import os
 import secrets
+import socket
+import subprocess
+import sys
 import tempfile
+import time
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -64,3 +70,33 @@ def postgres_server_url() -> str:
 def postgres_url(postgres_server_url: str) -> str:
     """An empty database of its own for each test."""
     return create_database(postgres_server_url)
+
+
+@contextlib.contextmanager
+def start_s3(directory: Path) -> Iterator[str]:
+    """Run an S3 server of its own, with its log in `directory`, and yield its address; it ends with the block."""
+    program = Path(sys.executable).with_name("moto_server")
+    if not program.exists():
+        require_server("S3: the package moto[server] is not installed")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with (
+        (directory / "s3.log").open("wb") as log,
+        subprocess.Popen([program, "-H", "127.0.0.1", "-p", str(port)], stdout=log, stderr=log) as server,
+    ):
+        try:
+            deadline = time.monotonic() + 60
+            while not _answers(port):
+                if server.poll() is not None or time.monotonic() > deadline:
+                    require_server(f"S3 does not start; see {directory / 's3.log'}")
+                time.sleep(0.05)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            server.terminate()
+
+
+def _answers(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False

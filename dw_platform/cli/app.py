@@ -1,20 +1,30 @@
-"""The command tree, and what happens to errors: one paragraph, exit code 2 for a user's mistake, 1 for the rest."""
+"""The command tree, and what becomes of errors.
 
+Whatever fails is told in one paragraph on stderr. The exit code is 0 only if `dw` did what it was asked: 2 is a
+mistake in the input, 1 any other failure, 130 an interruption. Tracebacks are for `--debug`.
+"""
+
+import contextlib
 import logging
 import os
+import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import typer
 
 from dw_platform import __version__
 from dw_platform.cli import bench, config, demo, doctor, init, quality, status, tables, up
 from dw_platform.cli.output import complain
+from dw_platform.cli.secrecy import MaskedFormatter, masked
 from dw_platform.foundation import PlatformError, UserError
 
 USER_MISTAKE = 2
 FAILURE = 1
 INTERRUPTED = 130
+
+_DEBUG = "--debug"
+_OWN_LOGGER = "dw_platform"
 
 app = typer.Typer(
     name="dw",
@@ -35,45 +45,74 @@ def _version(*, value: bool) -> None:
 @app.callback()
 def _common(
     *,
-    debug: bool = typer.Option(False, "--debug", help="Show tracebacks and debug logs."),
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),  # noqa: ARG001
-) -> None:
-    if debug:
-        os.environ["DW_DEBUG"] = "1"
-    logging.basicConfig(
-        level=logging.DEBUG if debug else logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    debug: bool = typer.Option(False, _DEBUG, help="Show tracebacks and this program's debug logs."),
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None: ...
 
 
-app.command("init")(init.init)
-app.command("demo")(demo.demo)
-app.command("up")(up.up)
-app.command("doctor")(doctor.doctor)
-app.add_typer(config.app, name="config")
-app.add_typer(tables.app, name="tables")
-app.command("quality")(quality.quality)
-app.command("status")(status.status)
-app.command("bench")(bench.bench)
+app.command("init", short_help="Make a new platform, ready to run.")(init.init)
+app.command("demo", short_help="Build and check every table through Dagster.")(demo.demo)
+app.command("up", short_help="Start the Dagster UI and daemon until Ctrl-C.")(up.up)
+app.command("status", short_help="Show tables and checks at a glance.")(status.status)
+app.command("doctor", short_help="Say what works on this machine.")(doctor.doctor)
+app.add_typer(config.app, name="config", short_help="Check platform.yaml; print its schema.")
+app.add_typer(tables.app, name="tables", short_help="Look at tables, build one, keep them small.")
+app.command("quality", short_help="Run the checks of a table now.")(quality.quality)
+app.command("bench", short_help="Run a benchmark with its peers.")(bench.bench)
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code."""
+    debug = _DEBUG in arguments or bool(os.environ.get("DW_DEBUG"))
     try:
-        app(args=list(arguments))
+        with _logging(debug=debug):
+            # Wherever --debug stands, it belongs to `dw` itself.
+            app(args=[argument for argument in arguments if argument != _DEBUG], prog_name="dw")
     except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else 0
+        code = ended.code if isinstance(ended.code, int) else 0
+        if code == INTERRUPTED:
+            complain("interrupted")
+        return _flushed(code)
     except PlatformError as error:
-        return _explain(error, USER_MISTAKE if isinstance(error, UserError) else FAILURE)
-    except KeyboardInterrupt:
-        complain("interrupted")
-        return INTERRUPTED
-    except BrokenPipeError:  # the reader of a pipe has gone, which is its right
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    return 0
+        return _explain(error, str(error), USER_MISTAKE if isinstance(error, UserError) else FAILURE, debug=debug)
+    except Exception as error:  # noqa: BLE001  the process ends here, with these words
+        told = str(error).strip().partition("\n")[0] or "no further explanation"
+        advice = "" if debug else f" `dw {_DEBUG}` shows where it comes from."
+        return _explain(error, f"{type(error).__name__}: {told.rstrip('.')}.{advice}", FAILURE, debug=debug)
+    return _flushed(0)
 
 
-def _explain(error: PlatformError, code: int) -> int:
-    if os.environ.get("DW_DEBUG"):
-        traceback.print_exception(error)
-    complain(str(error))
+def _explain(error: Exception, text: str, code: int, *, debug: bool) -> int:
+    if debug:
+        sys.stderr.write(masked("".join(traceback.format_exception(error))))
+    complain(text)
     return code
+
+
+def _flushed(code: int) -> int:
+    """Return `code` once the output is out; a reader that has gone is told nothing, which is its wish."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILURE
+    return code
+
+
+@contextlib.contextmanager
+def _logging(*, debug: bool) -> Iterator[None]:
+    """Show warnings of everybody, and with --debug more of this program only: py4j would log every credential."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(MaskedFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.addFilter(
+        lambda record: record.levelno >= logging.WARNING or (debug and record.name.startswith(_OWN_LOGGER))
+    )
+    root, own = logging.getLogger(), logging.getLogger(_OWN_LOGGER)
+    before = own.level
+    root.addHandler(handler)
+    own.setLevel(logging.DEBUG if debug else before)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        own.setLevel(before)

@@ -1,6 +1,7 @@
 """`dw bench`: the benchmarks under benchmarks/, each with its peers in the same run."""
 
 import importlib
+import importlib.util
 import json as json_format
 from pathlib import Path
 from typing import Annotated
@@ -26,6 +27,14 @@ class NoBenchmarksError(UserError):
         super().__init__("The benchmarks are not installed here; run this in a clone of the project.")
 
 
+class OutputNotWritableError(UserError):
+    """The file for the result cannot be made; said before the measuring, which takes long."""
+
+    def __init__(self, path: Path, cause: str) -> None:
+        self.path, self.cause = path, cause
+        super().__init__(f"{path} cannot be written: {cause}. Nothing was measured; choose another --output.")
+
+
 def bench(
     name: Annotated[str | None, typer.Argument(help="The benchmark; without it, they are listed.")] = None,
     output: Annotated[Path | None, typer.Option(help="Write the result to this file as JSON, too.")] = None,
@@ -34,16 +43,17 @@ def bench(
     json: JsonOption = False,
 ) -> None:
     """Run a benchmark and print its figures as ratios to its peers."""
-    try:
-        benchmarks = importlib.import_module("benchmarks")
-    except ImportError as error:
-        raise NoBenchmarksError from error
+    if importlib.util.find_spec("benchmarks") is None:
+        raise NoBenchmarksError
+    benchmarks = importlib.import_module("benchmarks")
     available = benchmarks.available()
     if name is None:
-        emit_table("", ["benchmark", "what it measures"], sorted(available.items()))
+        emit_json(available) if json else emit_table("", ["benchmark", "what it measures"], sorted(available.items()))
         return
     if name not in available:
         raise UnknownBenchmarkError(name, sorted(available))
+    if output:
+        _require_writable(output)
     result = benchmarks.run(name, quick=quick)
     if output:
         output.write_text(json_format.dumps(result, indent=2) + "\n")
@@ -51,3 +61,10 @@ def bench(
         emit_json(result)
     else:
         say(benchmarks.render(result))
+
+
+def _require_writable(path: Path) -> None:
+    try:
+        path.open("a").close()
+    except OSError as error:
+        raise OutputNotWritableError(path, error.strerror or str(error)) from error

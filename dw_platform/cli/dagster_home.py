@@ -1,12 +1,23 @@
 """Dagster's state under the platform's home, and the environment in which its programs run."""
 
 import os
+import shutil
 import sys
 from importlib.resources import files
 from pathlib import Path
 
-from dw_platform.foundation import replace_file
+from dw_platform.foundation import UserError, replace_file
 from dw_platform.pipelines import Platform
+
+
+class DagsterMissingError(UserError):
+    """One of Dagster's programs is not installed where this Python looks for it."""
+
+    def __init__(self, program: str, folder: Path) -> None:
+        self.program, self.folder = program, folder
+        super().__init__(
+            f"{program} is neither in {folder} nor on the PATH. Install the platform again: pip install dw-platform"
+        )
 
 
 def dagster_environment(platform: Platform) -> dict[str, str]:
@@ -21,6 +32,8 @@ def dagster_environment(platform: Platform) -> dict[str, str]:
         **os.environ,
         "DAGSTER_HOME": str(home),
         "DW_CONFIG": str(platform.config.source),
+        # Logs are followed while they are written.
+        "PYTHONUNBUFFERED": "1",
         # The superseded-command notice of `dagster` says nothing to somebody who types `dw`.
         "PYTHONWARNINGS": "ignore",
         "GX_ANALYTICS_ENABLED": "false",
@@ -28,8 +41,12 @@ def dagster_environment(platform: Platform) -> dict[str, str]:
 
 
 def dagster_program(name: str) -> str:
-    """Return the path of one of Dagster's programs in this Python's environment."""
-    return str(Path(sys.executable).with_name(name))
+    """Return the path of one of Dagster's programs: of this Python's environment, else of the PATH."""
+    beside = Path(sys.executable).with_name(name)
+    found = str(beside) if beside.exists() else shutil.which(name)
+    if found is None:
+        raise DagsterMissingError(name, beside.parent)
+    return found
 
 
 def workspace_file(platform: Platform) -> Path:

@@ -1,112 +1,155 @@
 """`dw demo`: the whole platform once, through Dagster, ending in a report of what is there."""
 
-import re
-import subprocess
+import contextlib
+import os
 import time
+from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from dw_platform.cli.children import Child, stop_signals, stopping
 from dw_platform.cli.dagster_home import dagster_environment, dagster_program
+from dw_platform.cli.opening import open_platform
 from dw_platform.cli.output import ConfigOption, JsonOption, emit_json, emit_table, progress, say
-from dw_platform.foundation import PermanentError, format_bytes
+from dw_platform.cli.single import only_one
+from dw_platform.cli.steps import RunLog, StepState, step_names
+from dw_platform.foundation import PermanentError, PlatformError, format_bytes
+from dw_platform.lake.java import find_java
 from dw_platform.pipelines import Platform
-from dw_platform.pipelines.overview import CheckOverview, TableOverview, check_overview, table_overview
+from dw_platform.pipelines.overview import CheckOverview, TableOverview, check_overview, tables_overview
 
-_STEP = re.compile(r" - (?P<step>\S+) - STEP_(?P<event>START|SUCCESS|FAILURE) ")
+_POLL_S = 0.2
+# Dagster takes an interruption of a step for a failure that is worth a retry, so that once is not enough.
+_ASK_AGAIN_S = 3.0
+
+ShowStep = Callable[[str, StepState], None]
 
 
 class DemoFailedError(PermanentError):
     """The run did not succeed."""
 
-    def __init__(self, steps: list[str], log: Path) -> None:
-        self.steps, self.log = tuple(steps), log
-        what = f"failed at {', '.join(steps)}" if steps else f"did not start: {_last_line(log)}"
-        super().__init__(f"The demo's run {what}. Its log is {log}; `dw up` shows it in the Dagster UI.")
-
-
-def _last_line(log: Path) -> str:
-    return next((line.strip() for line in reversed(log.read_text().splitlines()) if line.strip()), "no output")
+    def __init__(self, steps: list[str], reason: str, log: Path) -> None:
+        self.steps, self.reason, self.log = tuple(steps), reason, log
+        where = f"failed at: {', '.join(steps)}" if steps else "did not start"
+        super().__init__(
+            f"The demo's run {where}. {reason.rstrip('.')}. Its log is {log}; `dw up` shows the run in the Dagster UI."
+        )
 
 
 def demo(config: ConfigOption = None, *, json: JsonOption = False) -> None:
     """Build and check every table through Dagster, and report what is there now."""
     started = time.monotonic()
-    with Platform.open(config, on_progress=progress) as platform:
-        steps = len(platform.config.lake.tables) + len(platform.config.quality)
-        log = platform.home / "logs" / "demo.log"
-        log.parent.mkdir(exist_ok=True)
-        _ = platform.store  # said now if it is down
-        run_refresh(platform, log, steps, quiet=json)
-        tables = [table_overview(platform, name) for name in platform.lake.table_names()]
-        checks = check_overview(platform)
+    with open_platform(config) as platform, only_one("demo", platform.home):
+        # What the run would stumble over is said now, and not at the end of a log.
+        _ = platform.store
+        if not platform.config.spark.remote:
+            find_java()
+        _run(platform)
+        tables, checks = tables_overview(platform), check_overview(platform)
         seconds = time.monotonic() - started
         if json:
-            emit_json(_as_json(platform, tables, checks, seconds))
+            emit_json(
+                {
+                    "platform": platform.config.name,
+                    "home": str(platform.home),
+                    "seconds": round(seconds, 1),
+                    "tables": [entry.as_json() for entry in tables],
+                    "checks": [entry.as_json() for entry in checks],
+                }
+            )
         else:
-            _report(platform, tables, checks, seconds)
+            _report(platform, [entry for entry in tables if isinstance(entry, TableOverview)], checks, seconds)
 
 
-def run_refresh(platform: Platform, log: Path, steps: int, *, quiet: bool) -> None:
+def _run(platform: Platform) -> None:
     """Run the job `refresh` in Dagster, so that the UI shows it afterwards, and follow its steps."""
+    began = platform.clock.now()
+    log = platform.home / "logs" / "demo.log"
+    log.parent.mkdir(exist_ok=True)
+    log.write_bytes(b"")
+    names = step_names(platform.config)
     command = [dagster_program("dagster"), "job", "execute", "-m", "definitions", "-j", "refresh"]
-    failed: list[str] = []
-    with log.open("w") as kept, _bar(quiet=quiet) as bar:
-        task = bar.add_task("starting Dagster and Spark", total=steps)
-        with subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env=dagster_environment(platform),
-            cwd=platform.config.source.parent,
-        ) as process:
-            for line in process.stdout or ():
-                kept.write(line)
-                if match := _STEP.search(line):
-                    name, event = match["step"].replace("__", "."), match["event"]
-                    failed += [name] if event == "FAILURE" else []
-                    bar.update(task, description=name, advance=0 if event == "START" else 1)
-                    if not bar.console.is_terminal and event != "START" and not quiet:
-                        progress(f"{name}: {'failed' if event == 'FAILURE' else 'done'}")
-    if process.returncode != 0:
-        raise DemoFailedError(failed, log)
+    environment, folder = dagster_environment(platform), platform.config.source.parent
+    children: list[Child] = []
+    with (
+        stop_signals() as stop,
+        contextlib.closing(RunLog(log, names)) as run,
+        stopping(children, again_s=_ASK_AGAIN_S),
+    ):
+        child = Child("dagster", command, environment=environment, folder=folder, log=log)
+        children.append(child)
+        with _shown_steps(len(names)) as show:
+            ended = False
+            while not (ended or stop.is_set()):
+                stop.wait(_POLL_S)
+                # Asked before the log is read, so that the last lines are read as well.
+                ended = child.process.poll() is not None
+                for event in run.new_events():
+                    show(event.name, event.state)
+        if stop.is_set():
+            raise KeyboardInterrupt
+        if child.process.returncode != 0:
+            raise DemoFailedError(run.failed, _reason(platform, run, began), log)
 
 
-def _bar(*, quiet: bool) -> Progress:
-    console = Console(stderr=True, quiet=quiet)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal)
+def _reason(platform: Platform, run: RunLog, began: datetime) -> str:
+    """Return the critical checks that failed in this run, else the error in its log."""
+    blocking: list[str] = []
+    with contextlib.suppress(PlatformError):  # tables that cannot be read have their own line in the log
+        for entry in check_overview(platform):
+            if entry.checked_at >= began:
+                blocking += [f"{entry.table}: {name}" for name in entry.blocking]
+    return f"Critical checks that failed: {', '.join(blocking)}" if blocking else run.cause()
+
+
+@contextlib.contextmanager
+def _shown_steps(total: int) -> Iterator[ShowStep]:
+    """Yield a function that shows a step's state: in a bar on a terminal, in a line of its own elsewhere."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        progress("starting Dagster and Spark")
+        yield lambda name, state: progress(f"{name}: {state}")
+        return
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("starting Dagster and Spark", total=total)
+
+        def show(name: str, state: StepState) -> None:
+            told = name if state is StepState.START else f"{name}: {state}"
+            bar.update(task, description=told, advance=1 if state.ended else 0)
+
+        yield show
 
 
 def _report(platform: Platform, tables: list[TableOverview], checks: list[CheckOverview], seconds: float) -> None:
-    say()
-    rows = [
-        (entry.name, entry.rows, format_bytes(entry.bytes), entry.files, str(entry.version), entry.writer)
-        for entry in tables
-    ]
-    emit_table("Tables", ["table", "rows", "size", "files", "version", "writer"], rows)
+    emit_table(
+        "Tables",
+        ["table", "rows", "size", "files", "version", "writer"],
+        [
+            (entry.name, entry.rows, format_bytes(entry.bytes), entry.files, entry.version, entry.writer)
+            for entry in tables
+        ],
+    )
     say()
     emit_table(
         "Checks (Great Expectations)",
         ["table", "passed", "failed"],
         [(entry.table, entry.passed, ", ".join(entry.failed) or "none") for entry in checks],
     )
+    own = [table.name for table in platform.config.lake.tables]
+    shown = f"dw tables show {own[0] if own else 'TABLE'}"
+    here = os.path.relpath(platform.config.source)
+    width = max(len(shown), len(here))
     say(f"\nDone in {seconds:.0f} s. Everything is under {platform.home}.")
-    say("  dw up                        the asset graph, the run and its checks in the Dagster UI")
-    say(f"  dw tables show {tables[0].name if tables else 'TABLE':<14} columns, and who wrote each version and why")
-    say("  platform.yaml                change it, and run this again")
-
-
-def _as_json(
-    platform: Platform, tables: list[TableOverview], checks: list[CheckOverview], seconds: float
-) -> dict[str, Any]:
-    return {
-        "platform": platform.config.name,
-        "home": str(platform.home),
-        "seconds": round(seconds, 1),
-        "tables": [entry.as_json() for entry in tables],
-        "checks": [entry.as_json() for entry in checks],
-    }
+    say(f"  {'dw up':<{width}}   the graph, this run and its checks in Dagster")
+    say(f"  {shown:<{width}}   its columns, and who wrote what")
+    say(f"  {here:<{width}}   change it, and run this again")

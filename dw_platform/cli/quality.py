@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from dw_platform.cli.output import ConfigOption, JsonOption, emit_json, emit_table, progress, say
-from dw_platform.pipelines import Platform
+from dw_platform.cli.opening import open_platform
+from dw_platform.cli.output import ConfigOption, JsonOption, emit_json, emit_table, say
 from dw_platform.pipelines.validate import check_table
 from dw_platform.quality import Verdict
 
@@ -16,8 +16,8 @@ def quality(
     *,
     json: JsonOption = False,
 ) -> None:
-    """Run the checks of TABLE; exit code 1 when a critical one fails."""
-    with Platform.open(config, on_progress=progress) as platform:
+    """Run the checks of TABLE and record their verdicts; exit code 1 when a critical one fails."""
+    with open_platform(config) as platform:
         report = check_table(platform, table)
     if json:
         emit_json(
@@ -31,8 +31,8 @@ def quality(
         )
     else:
         rows = [(verdict.check, verdict.passed, verdict.severity, _finding(verdict)) for verdict in report.verdicts]
-        emit_table(f"{report.table} version {report.version}", ["check", "passed", "severity", "finding"], rows)
-        say(report.summary)
+        emit_table("", ["check", "passed", "severity", "finding"], rows)
+        say(f"\n{report.summary}")
     if not report.passed:
         raise typer.Exit(1)
 

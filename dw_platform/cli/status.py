@@ -1,15 +1,26 @@
-"""`dw status`: tables, checks and subsystems at a glance, without Spark."""
+"""`dw status`: tables and checks at a glance, without Spark."""
 
-import threading
-from typing import Annotated, Any
+import sys
+from typing import Annotated
 
 import typer
-from rich.console import Console
+from rich.text import Text
 
+from dw_platform.cli.children import stop_signals
+from dw_platform.cli.listing import complain_about, hint_at_unbuilt
+from dw_platform.cli.opening import open_platform
 from dw_platform.cli.output import ConfigOption, JsonOption, emit_json, emit_table, say
-from dw_platform.foundation import format_bytes
+from dw_platform.foundation import UserError, format_bytes
 from dw_platform.pipelines import Platform
-from dw_platform.pipelines.overview import check_overview, table_overview
+from dw_platform.pipelines.overview import (
+    CheckOverview,
+    TableOverview,
+    UnreadableTable,
+    check_overview,
+    tables_overview,
+    unbuilt_tables,
+)
+from dw_platform.pipelines.validate import RESULTS_TABLE
 
 _REFRESH_S = 2.0
 
@@ -20,41 +31,71 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", help="Show it again every 2 s until Ctrl-C.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Show every table, the newest verdicts on it, and where everything is."""
-    with Platform.open(config) as platform:
-        _show(platform, json=json)
-        pause = threading.Event()
-        while watch and not pause.wait(_REFRESH_S):
-            Console().clear()
-            _show(platform, json=json)
+    """Show every table with the newest verdicts on it; exit code 1 when a table cannot be read."""
+    if watch and json:
+        raise UserError("--watch is for people and --json for programs: use one of them, or call --json repeatedly.")
+    with open_platform(config) as platform:
+        unreadable = _show(platform, json=json)
+        if watch:
+            _watch(platform)
+            return
+    if unreadable:
+        complain_about(unreadable)
+        raise typer.Exit(1)
 
 
-def _show(platform: Platform, *, json: bool) -> None:
-    tables = [table_overview(platform, name) for name in platform.lake.table_names()]
-    checks = {entry.table: entry for entry in check_overview(platform)}
+def _watch(platform: Platform) -> None:
+    with stop_signals() as stop:
+        while not stop.wait(_REFRESH_S):
+            if sys.stdout.isatty():
+                sys.stdout.write("\x1b[H\x1b[2J")
+            _show(platform, json=False)
+            sys.stdout.flush()
+
+
+def _show(platform: Platform, *, json: bool) -> list[UnreadableTable]:
+    tables = tables_overview(platform)
+    unreadable = [entry for entry in tables if isinstance(entry, UnreadableTable)]
+    # The table of verdicts may itself be the one that cannot be read.
+    checks = [] if RESULTS_TABLE in {entry.name for entry in unreadable} else check_overview(platform)
     where = {
         "home": str(platform.home),
         "lake": platform.config.lake_settings.root,
         "store": str(platform.config.store.address(platform.home)),
     }
+    unbuilt = unbuilt_tables(platform)
     if json:
         emit_json(
             {
                 "platform": platform.config.name,
                 **where,
                 "tables": [entry.as_json() for entry in tables],
-                "checks": [entry.as_json() for entry in checks.values()],
+                "checks": [entry.as_json() for entry in checks],
+                "unbuilt": unbuilt,
             }
         )
-        return
-    say(f"[bold]{platform.config.name}[/]   " + "   ".join(f"{name}: {place}" for name, place in where.items()) + "\n")
-    rows: list[tuple[Any, ...]] = []
-    for entry in tables:
-        verdict = checks.get(entry.name)
-        told = "not checked"
-        if verdict:
-            told = f"{verdict.passed} passed" + (f", failed: {', '.join(verdict.failed)}" if verdict.failed else "")
-            told += "" if verdict.version == entry.version else f" (version {verdict.version})"
-        changed = f"{entry.changed_at:%Y-%m-%d %H:%M:%S}"
-        rows.append((entry.name, entry.rows, format_bytes(entry.bytes), str(entry.version), changed, told))
-    emit_table("", ["table", "rows", "size", "version", "changed (UTC)", "checks"], rows)
+        return unreadable
+    say(Text(platform.config.name, "bold"))
+    for name, place in where.items():
+        say(f"  {name:<6} {place}")
+    say()
+    if tables:
+        verdicts = {entry.table: entry for entry in checks}
+        rows = [_row(entry, verdicts.get(entry.name)) for entry in tables]
+        emit_table("", ["table", "rows", "size", "version", "changed (UTC)", "checks"], rows)
+    hint_at_unbuilt(unbuilt)
+    return unreadable
+
+
+def _row(entry: TableOverview | UnreadableTable, verdict: CheckOverview | None) -> tuple[object, ...]:
+    if isinstance(entry, UnreadableTable):
+        return (entry.name, None, None, None, None, Text("cannot be read", "red"))
+    changed = f"{entry.changed_at:%Y-%m-%d %H:%M}"
+    told = _told(verdict, entry.version) if verdict else Text("-", "dim")
+    return (entry.name, entry.rows, format_bytes(entry.bytes), entry.version, changed, told)
+
+
+def _told(verdict: CheckOverview, version: int) -> Text:
+    text = f"{verdict.passed} passed" + (f", failed: {', '.join(verdict.failed)}" if verdict.failed else "")
+    text += "" if verdict.version == version else f" (version {verdict.version})"
+    return Text(text, "red" if verdict.blocking else "yellow" if verdict.failed else "")

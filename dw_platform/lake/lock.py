@@ -32,6 +32,7 @@ COMMIT_TIMEOUT_S = 120.0
 LEASE_TTL = timedelta(seconds=30)
 _FILE = "_dw_commit.lock"
 _GATE = "_dw_commit.gate"
+_NEXT = "_dw_commit.next"
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.05
 
 
@@ -64,7 +65,11 @@ def table_lock(location: TableLocation, store: PersistentStore, *, owner: str) -
 
 
 class FileTableLock:
-    """`flock` on two files in the table's folder: a gate that is passed in turn, then the lock itself."""
+    """`flock` on three files in the table's folder: who is next, a gate that is passed in turn, then the lock itself.
+
+    Whoever waits for the gate is the next one, and nobody else can be that before it is inside. Without that place
+    a holder that comes back at once would be faster, again and again, than one that has waited.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -73,7 +78,7 @@ class FileTableLock:
     def shared(self, timeout_s: float = COMMIT_TIMEOUT_S) -> Iterator[None]:
         deadline = time.monotonic() + timeout_s
         with contextlib.ExitStack() as lock:
-            with self._hold(_GATE, fcntl.LOCK_EX, deadline, timeout_s):
+            with self._passed_gate(deadline, timeout_s):
                 lock.enter_context(self._hold(_FILE, fcntl.LOCK_SH, deadline, timeout_s))
             yield
 
@@ -81,10 +86,14 @@ class FileTableLock:
     def exclusive(self, timeout_s: float = COMMIT_TIMEOUT_S) -> Iterator[None]:
         deadline = time.monotonic() + timeout_s
         # The gate stays closed while the lock is awaited: shared holders drain and no new one enters.
-        with (
-            self._hold(_GATE, fcntl.LOCK_EX, deadline, timeout_s),
-            self._hold(_FILE, fcntl.LOCK_EX, deadline, timeout_s),
-        ):
+        with self._passed_gate(deadline, timeout_s), self._hold(_FILE, fcntl.LOCK_EX, deadline, timeout_s):
+            yield
+
+    @contextlib.contextmanager
+    def _passed_gate(self, deadline: float, timeout_s: float) -> Iterator[None]:
+        with contextlib.ExitStack() as gate:
+            with self._hold(_NEXT, fcntl.LOCK_EX, deadline, timeout_s):
+                gate.enter_context(self._hold(_GATE, fcntl.LOCK_EX, deadline, timeout_s))
             yield
 
     @contextlib.contextmanager

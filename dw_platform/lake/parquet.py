@@ -26,7 +26,7 @@ from dw_platform.foundation import PermanentError, fsync_directory
 from dw_platform.lake.location import TableLocation
 from dw_platform.lake.partitions import Partition, split_by_partition
 from dw_platform.lake.schema import conform
-from dw_platform.lake.statistics import FloatBounds, file_statistics, footer_columns
+from dw_platform.lake.statistics import FloatBounds, dictionary_columns, file_statistics, footer_columns
 from dw_platform.lake.statistics import Path as ColumnPath
 
 ROW_GROUP_ROWS = 1_000_000
@@ -169,6 +169,7 @@ class _OpenFile:
             job.file_schema,
             compression="zstd",
             store_schema=False,
+            use_dictionary=dictionary_columns(job.file_schema),
             write_statistics=footer_columns(job.file_schema),
         )
         self._gathered: list[pa.RecordBatch] = []

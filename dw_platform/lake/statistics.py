@@ -4,10 +4,13 @@ Every bound must hold for every engine that skips by it, so a bound that cannot 
 * timestamps are bounded outwards to whole milliseconds;
 * decimals are exact JSON numbers, because a detour through float moves a 38-digit bound past its own rows;
 * long strings are cut to 32 characters, a cut maximum gets a character after it that sorts above all others;
+* minus zero equals zero, but is another value in a Parquet dictionary, and Spark skips row groups by those as well.
+  So floats get no dictionary;
 * NaN sorts above every number, but Parquet leaves it out of its bounds, and Spark skips row groups by those. So the
   footer gets no bounds for floats at all; they are computed here, and a column with NaN gets no maximum.
 """
 
+import functools
 import json
 import math
 import re
@@ -112,6 +115,16 @@ def footer_columns(schema: pa.Schema) -> list[str]:
     floats = {".".join(path) for _, path, kind in scalar_leaves(schema) if pa.types.is_floating(kind)}
     # A column `a.b` and a field b of a struct a have one name here; if either is a float, both go without.
     return [name for _, path, _ in scalar_leaves(schema) if (name := ".".join(path)) not in floats]
+
+
+@functools.lru_cache(maxsize=64)
+def dictionary_columns(schema: pa.Schema) -> list[str]:
+    """Return the Parquet columns that may have a dictionary: all but floats, at any depth."""
+    sample = pa.BufferOutputStream()
+    pq.write_table(schema.empty_table(), sample)
+    columns = pq.read_metadata(pa.BufferReader(sample.getvalue())).schema
+    leaves = [columns.column(index) for index in range(len(columns))]
+    return [leaf.path for leaf in leaves if leaf.physical_type not in {"FLOAT", "DOUBLE"}]
 
 
 def file_statistics(

@@ -374,6 +374,11 @@ class LakeTable:
             raise CommitConflictError(self.name, str(error).splitlines()[0]) from error
         except DeltaError as error:
             raise CommitRefusedError(self.name, str(error).splitlines()[0]) from error
+        except BaseException as error:
+            # A panic inside deltalake arrives under a name that cannot be imported.
+            if type(error).__name__ != "PanicException":
+                raise
+            raise CommitRefusedError(self.name, f"deltalake gave up: {error}") from error
 
 
 def _overwrite_choice(base: Snapshot, incoming: pa.Schema, partition_by: tuple[str, ...]) -> WriterChoice:

@@ -1,4 +1,8 @@
-"""Made-up orders for demonstrations and benchmarks: the same rows for the same seed, however many tasks make them."""
+"""Made-up orders for demonstrations and benchmarks: a row depends on the seed, its id and the days, nothing else.
+
+Rows are made in blocks of a fixed size, each with random numbers of its own. So the rows are the same however many
+tasks make them, and a larger table starts with the rows of a smaller one.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,7 +13,12 @@ import pyarrow as pa
 
 from dw_platform.lake.rows import ArrowTasks
 
+BLOCK_ROWS = 10_000
+"""Rows with one stream of random numbers; changing it changes every generated table."""
+
 CHUNK_ROWS = 50_000
+"""Rows a Spark task makes."""
+
 _COUNTRIES = ("DE", "FR", "US", "GB", "NL", "PL", "ES", "SE", "JP", "BR")
 _STATUSES = ("paid", "shipped", "delivered", "returned", "cancelled")
 _STATUS_SHARES = (0.15, 0.2, 0.55, 0.06, 0.04)
@@ -29,7 +38,7 @@ ORDERS_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class OrdersChunk:
-    """The orders with ids [first, last), spread over `days` that end at `until`."""
+    """The orders with ids [first, last), spread over the `days` that end at the midnight `until`."""
 
     first: int
     last: int
@@ -48,30 +57,37 @@ def orders(rows: int, *, days: int, seed: int, now: datetime) -> ArrowTasks:
 
 
 def make_orders(chunk: OrdersChunk) -> Iterator[pa.RecordBatch]:
-    """Yield the orders of one chunk."""
-    count = chunk.last - chunk.first
-    random = np.random.default_rng([chunk.seed, chunk.first])
-    start = int((chunk.until - timedelta(days=chunk.days)).timestamp() * 1_000_000)
+    """Yield the orders of one chunk, block by block."""
+    for block in range(chunk.first // BLOCK_ROWS, -(-chunk.last // BLOCK_ROWS)):
+        start = block * BLOCK_ROWS
+        first, last = max(chunk.first, start), min(chunk.last, start + BLOCK_ROWS)
+        yield _block(block, chunk).slice(first - start, last - first)
+
+
+def _block(number: int, chunk: OrdersChunk) -> pa.RecordBatch:
+    count = BLOCK_ROWS
+    random = np.random.default_rng([chunk.seed, number])
+    start = int((chunk.until - timedelta(days=chunk.days)).timestamp()) * 1_000_000
     # A share of whole days, so that no day is cut off; evenings are busier than mornings.
     day = random.integers(0, chunk.days, count)
     second = (random.beta(3, 2, count) * 86_399).astype(np.int64)
     moment = start + (day * 86_400 + second) * 1_000_000
     cents = np.maximum(100, random.lognormal(8.3, 0.7, count)).astype(np.int64)
     columns = [
-        pa.array(np.arange(chunk.first, chunk.last)),
+        pa.array(np.arange(number * count, (number + 1) * count)),
         pa.array(random.zipf(1.3, count) % 20_000),
         pa.array(moment).cast(pa.timestamp("us", "UTC")),
         pa.array(random.choice(_COUNTRIES, count), pa.string()),
         pa.array(random.choice(_STATUSES, count, p=_STATUS_SHARES), pa.string()),
         pa.array(random.integers(1, 6, count), pa.int32()),
-        _decimals(cents),
+        decimals(cents),
     ]
-    yield pa.RecordBatch.from_arrays(columns, schema=ORDERS_SCHEMA)
+    return pa.RecordBatch.from_arrays(columns, schema=ORDERS_SCHEMA)
 
 
-def _decimals(cents: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> pa.Array:
+def decimals(cents: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> pa.Array:
     """Return cents as decimal(12,2) by writing the 128-bit words themselves; a cast through text is 30 x slower."""
-    words = np.zeros((len(cents), 2), dtype=np.int64)
+    words = np.zeros((len(cents), 2), dtype="<i8")
     words[:, 0] = cents
     words[:, 1] = cents >> 63
     return pa.Array.from_buffers(pa.decimal128(12, 2), len(cents), [None, pa.py_buffer(words)])

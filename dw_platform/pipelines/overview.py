@@ -1,14 +1,16 @@
-"""Everything at a glance, read from Delta logs and the control store; no JVM."""
+"""Everything at a glance, read from Delta logs alone; no JVM."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-import pyarrow.compute as pc
-
+from dw_platform.foundation import PlatformError
 from dw_platform.pipelines.platform import Platform
-from dw_platform.pipelines.validate import RESULTS_TABLE
+from dw_platform.pipelines.validate import RESULTS_TABLE, known_checks
+from dw_platform.quality import Severity
+
+_COLUMNS = ("checked_at", "table_name", "table_version", "check_name", "passed", "severity")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +19,8 @@ class TableOverview:
 
     name: str
     rows: int | None
+    """None when the log alone cannot tell."""
+
     bytes: int
     files: int
     version: int
@@ -28,14 +32,31 @@ class TableOverview:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadableTable:
+    """A table that is there but cannot be read, and why."""
+
+    name: str
+    error: str
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckOverview:
-    """The newest verdicts on one table."""
+    """The newest verdict of each check of one table."""
 
     table: str
     version: int
+    """The oldest version that one of them is about: all of them hold for no newer one."""
+
     checked_at: datetime
+    """When the newest of them was found."""
+
     passed: int
     failed: tuple[str, ...]
+    blocking: tuple[str, ...]
+    """The failed ones that are critical."""
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self) | {"checked_at": self.checked_at.isoformat()}
@@ -56,26 +77,50 @@ def table_overview(platform: Platform, name: str) -> TableOverview:
     )
 
 
+def tables_overview(platform: Platform) -> list[TableOverview | UnreadableTable]:
+    """Return every table of the lake; one that cannot be read does not hide the others."""
+    found: list[TableOverview | UnreadableTable] = []
+    for name in platform.table_names():
+        try:
+            found.append(table_overview(platform, name))
+        except PlatformError as error:
+            found.append(UnreadableTable(name=name, error=str(error)))
+    return found
+
+
+def unbuilt_tables(platform: Platform) -> list[str]:
+    """Return the tables of `lake.tables` that do not exist yet, in their order."""
+    built = set(platform.table_names())
+    return [table.name for table in platform.config.lake.tables if table.name not in built]
+
+
 def check_overview(platform: Platform) -> list[CheckOverview]:
-    """Return the newest verdicts on every table that was ever checked."""
+    """Return the newest verdicts on every table that was ever checked; checks that the file dropped are left out."""
     results = platform.lake.table(RESULTS_TABLE)
     if not results.exists():
         return []
-    rows = results.snapshot().read_arrow(["checked_at", "table_name", "table_version", "check_name", "passed"])
-    newest = rows.group_by("table_name").aggregate([("checked_at", "max")])
+    rows = results.snapshot().read_arrow(_COLUMNS).sort_by("checked_at").to_pylist()
+    newest = {(row["table_name"], row["check_name"]): row for row in rows}
     found = []
-    for table, moment in zip(newest["table_name"].to_pylist(), newest["checked_at_max"].to_pylist(), strict=True):
-        mine = rows.filter(pc.and_(pc.equal(rows["table_name"], table), pc.equal(rows["checked_at"], moment)))
-        found.append(_summarise(table, moment, mine.to_pylist()))
-    return sorted(found, key=lambda entry: entry.table)
+    for entry in platform.config.quality:
+        names = known_checks(entry)
+        mine = [newest[entry.table, name] for name in names if (entry.table, name) in newest]
+        if mine:
+            found.append(_summarise(entry.table, mine))
+    return sorted(found, key=lambda summary: summary.table)
 
 
-def _summarise(table: str, moment: datetime, rows: Sequence[dict[str, Any]]) -> CheckOverview:
-    failed = tuple(sorted(row["check_name"] for row in rows if not row["passed"]))
+def _summarise(table: str, rows: list[dict[str, Any]]) -> CheckOverview:
+    failed = [row for row in rows if not row["passed"]]
     return CheckOverview(
         table=table,
-        version=rows[0]["table_version"],
-        checked_at=moment,
+        version=min(row["table_version"] for row in rows),
+        checked_at=max(row["checked_at"] for row in rows),
         passed=len(rows) - len(failed),
-        failed=failed,
+        failed=_names(failed),
+        blocking=_names(row for row in failed if row["severity"] == Severity.CRITICAL.value),
     )
+
+
+def _names(rows: Iterable[dict[str, Any]]) -> tuple[str, ...]:
+    return tuple(sorted(row["check_name"] for row in rows))

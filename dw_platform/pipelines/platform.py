@@ -11,6 +11,7 @@ from typing import Self
 from dw_platform.config import PlatformConfig, load_config
 from dw_platform.foundation import Clock, SystemClock, UserError
 from dw_platform.lake.lake import Lake
+from dw_platform.lake.opening import StorageUnreachableError
 from dw_platform.lake.session import SparkProvider
 from dw_platform.store import PersistentStore, open_store
 
@@ -43,6 +44,8 @@ class Platform:
         self._on_progress = on_progress
         self._lock = threading.RLock()
         self._store: PersistentStore | None = None
+        self._spark: SparkProvider | None = None
+        self._lake: Lake | None = None
 
     @classmethod
     def open(
@@ -63,6 +66,8 @@ class Platform:
         home = self.config.home
         try:
             home.mkdir(parents=True, exist_ok=True)
+        except FileExistsError as error:
+            raise HomeNotWritableError(home, "there is a file of that name") from error
         except OSError as error:
             raise HomeNotWritableError(home, error.strerror or str(error)) from error
         if not os.access(home, os.W_OK | os.X_OK):
@@ -78,25 +83,41 @@ class Platform:
                 self._store = open_store(self.config.store_url)
             return self._store
 
-    @cached_property
+    @property
     def spark(self) -> SparkProvider:
         """What opens the Spark session; holding it starts nothing."""
-        return SparkProvider(self.config.spark_settings, self.config.lake_settings, on_progress=self._on_progress)
+        with self._lock:
+            if self._spark is None:
+                settings = self.config.spark_settings, self.config.lake_settings
+                self._spark = SparkProvider(*settings, on_progress=self._on_progress)
+            return self._spark
 
-    @cached_property
+    @property
     def lake(self) -> Lake:
         """The tables."""
-        return Lake(self.config.lake_settings, store=self.store, spark=self.spark)
+        with self._lock:
+            if self._lake is None:
+                self._lake = Lake(self.config.lake_settings, store=self.store, spark=self.spark)
+            return self._lake
+
+    def table_names(self) -> list[str]:
+        """Return the names of all tables that exist, sorted."""
+        try:
+            return self.lake.table_names()
+        except OSError as error:
+            raise StorageUnreachableError("lake", str(error).partition("\n")[0].rstrip(".")) from error
 
     def close(self) -> None:
-        """Stop Spark if it runs and close the store; closing twice does nothing."""
-        if "spark" in self.__dict__:
-            self.spark.stop()
+        """Stop Spark if it runs and close the store; closing twice does nothing, and using it again opens it again."""
         with self._lock:
-            if self._store is not None:
-                self._store.close()
-                self._store = None
-                self.__dict__.pop("lake", None)
+            spark, store = self._spark, self._store
+            self._spark = self._store = self._lake = None
+        try:
+            if spark is not None:
+                spark.stop()
+        finally:
+            if store is not None:
+                store.close()
 
     def __enter__(self) -> Self:
         return self

@@ -10,9 +10,11 @@ from collections.abc import Set as AbstractSet
 
 import pyarrow as pa
 
+from dw_platform.config import QualitySection
 from dw_platform.foundation import UserError
+from dw_platform.pipelines.build import built_table
 from dw_platform.pipelines.platform import Platform
-from dw_platform.quality import QualityReport, run_expectations
+from dw_platform.quality import ROW_COUNT, QualityReport, run_expectations
 
 RESULTS_TABLE = "ops.quality_results"
 
@@ -43,6 +45,19 @@ class NoChecksError(UserError):
         )
 
 
+class UnknownCheckError(UserError):
+    """A check that the table does not have."""
+
+    def __init__(self, table: str, unknown: Sequence[str], known: Sequence[str]) -> None:
+        self.table, self.unknown, self.known = table, tuple(unknown), tuple(known)
+        super().__init__(f"{table} has no check {', '.join(unknown)}; it has: {', '.join(known)}.")
+
+
+def known_checks(declared: QualitySection) -> list[str]:
+    """Return the names of a table's checks, the number of rows first."""
+    return [ROW_COUNT, *(entry.name for entry in declared.expectations())]
+
+
 def check_table(platform: Platform, table: str, *, only: AbstractSet[str] | None = None) -> QualityReport:
     """Evaluate the checks of `table` on its newest version, record the verdicts and return them.
 
@@ -52,17 +67,16 @@ def check_table(platform: Platform, table: str, *, only: AbstractSet[str] | None
     declared = platform.config.quality_of(table)
     if declared is None:
         raise NoChecksError(table, sorted(entry.table for entry in platform.config.quality))
+    names = known_checks(declared)
+    if unknown := sorted((only or set()) - set(names)):
+        raise UnknownCheckError(table, unknown, names)
     started = time.monotonic()
-    handle = platform.lake.table(table)
+    handle = built_table(platform, table)
     version = handle.snapshot().version
-    rows = handle.read(version)
     wanted = [entry for entry in declared.expectations() if only is None or entry.name in only]
-    verdicts = run_expectations(rows, table, wanted, allow_empty=declared.allow_empty)
-    if only is not None:
-        verdicts = [verdict for verdict in verdicts if verdict.check in only]
-    report = QualityReport(
-        table=table, version=version, verdicts=tuple(verdicts), duration_s=time.monotonic() - started
-    )
+    verdicts = run_expectations(handle.read(version), table, wanted, allow_empty=declared.allow_empty)
+    reported = tuple(verdict for verdict in verdicts if only is None or verdict.check in only)
+    report = QualityReport(table=table, version=version, verdicts=reported, duration_s=time.monotonic() - started)
     _record(platform, report)
     return report
 
@@ -84,5 +98,5 @@ def _record(platform: Platform, report: QualityReport) -> None:
         }
         for verdict in report.verdicts
     ]
-    results = platform.lake.table(RESULTS_TABLE)
-    results.append(pa.Table.from_pylist(rows, schema=_RESULTS))
+    if rows:
+        platform.lake.table(RESULTS_TABLE).append(pa.Table.from_pylist(rows, schema=_RESULTS))

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from dw_platform.foundation import InvalidValueError, PermanentError, PlatformError, UserError
+from dw_platform.lake.commit import CommitRefusedError
 from dw_platform.lake.lake import Lake
 from dw_platform.lake.location import LakeNotWritableError
 from dw_platform.lake.opening import (
@@ -104,7 +105,7 @@ def test_a_feature_that_only_writers_must_know_is_named_by_spark(lake: Lake) -> 
     rewrite_protocol(table, minReaderVersion=1, minWriterVersion=7, writerFeatures=["futureRule"])
     with pytest.raises(NewerProtocolError, match="futureRule"):
         table.append(ROWS)
-    assert list(table.location.local.glob("*.parquet")) == []
+    assert table.snapshot().version == 0
 
 
 def test_a_damaged_log_is_permanent_and_says_restore(lake: Lake) -> None:
@@ -141,3 +142,9 @@ def test_an_upkeep_that_would_hurt_readers_is_refused_when_it_is_set() -> None:
         MaintenancePolicy(retention=timedelta(minutes=5))
     with pytest.raises(InvalidValueError, match="1 MiB"):
         MaintenancePolicy(target_file_bytes=10)
+
+
+def test_properties_that_deltalake_cannot_combine_are_refused_instead_of_a_panic(lake: Lake) -> None:
+    schema = pa.schema([("at", pa.timestamp("us"))])
+    with pytest.raises(CommitRefusedError, match="deltalake gave up"):
+        lake.table("t").create(schema, properties={"delta.checkpointPolicy": "v2"})

@@ -52,20 +52,23 @@ def test_an_error_inside_releases_the_lock(make_lock: LockMaker) -> None:
         pass
 
 
-def test_an_exclusive_waiter_gets_in_although_shared_holders_never_pause(make_lock: LockMaker) -> None:
+@pytest.mark.parametrize(("busy_mode", "waiting_mode"), [("shared", "exclusive"), ("exclusive", "shared")])
+def test_a_waiter_gets_in_although_the_others_never_pause(
+    make_lock: LockMaker, busy_mode: str, waiting_mode: str
+) -> None:
     stop = threading.Event()
 
     def hold_again_and_again() -> None:
         while not stop.is_set():
-            with make_lock().shared():
-                time.sleep(0.01)  # as long as a commit takes, so that two of these always overlap
+            with getattr(make_lock(), busy_mode)():
+                time.sleep(0.02)  # as long as a commit takes, so that shared holders always overlap
 
-    threads = [threading.Thread(target=hold_again_and_again) for _ in range(4)]
+    threads = [threading.Thread(target=hold_again_and_again) for _ in range(3)]
     for thread in threads:
         thread.start()
     try:
-        for _ in range(3):
-            with make_lock().exclusive(timeout_s=30):
+        for _ in range(5):
+            with getattr(make_lock(), waiting_mode)(timeout_s=20):
                 pass
     finally:
         stop.set()

@@ -32,7 +32,7 @@ def test_leftovers_of_crashed_jobs_go_after_the_retention_and_not_before(lake: L
     assert table.maintain().files_removed == 1
     assert (old.exists(), young.exists()) == (False, True)
     locks = [path.name for path in table.location.local.iterdir() if path.name.startswith("_dw")]
-    assert sorted(locks) == ["_dw_commit.gate", "_dw_commit.lock"]
+    assert sorted(locks) == ["_dw_commit.gate", "_dw_commit.lock", "_dw_commit.next"]
 
 
 def test_a_retention_below_the_tables_promise_is_refused_before_anything_happens(lake: Lake) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dw_platform.lake.location import TableLocation
 from dw_platform.lake.parquet import WriteJob, write_batches
 from dw_platform.lake.settings import S3Settings
-from dw_platform.lake.statistics import footer_columns, indexed_columns
+from dw_platform.lake.statistics import dictionary_columns, footer_columns, indexed_columns
 
 LAST = "\U0010ffff"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -184,3 +184,9 @@ def test_named_statistics_columns_may_be_quoted_and_may_name_a_whole_struct() ->
     named = indexed_columns(schema, {"delta.dataSkippingStatsColumns": "`a.b`, s.y,`c,d`"})
     assert named == {("a.b",), ("s", "y", "z"), ("c,d",)}
     assert indexed_columns(schema, {"delta.dataSkippingStatsColumns": "s"}) == {("s", "x"), ("s", "y", "z")}
+
+
+def test_floats_get_no_dictionary_at_any_depth() -> None:
+    deep = pa.list_(pa.struct([("f", pa.float32()), ("n", pa.int8())]))
+    columns = dictionary_columns(pa.schema([("f", pa.float64()), ("s", pa.string()), ("deep", deep)]))
+    assert columns == ["s", "deep.list.element.n"]

@@ -1,0 +1,107 @@
+"""What `dw doctor` finds, and that it changes nothing and tells no secret."""
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Dw, MakeFile
+
+
+def _findings(out: str) -> dict[str, dict[str, str]]:
+    return {entry["part"]: entry for entry in json.loads(out)}
+
+
+def test_a_healthy_machine_has_nothing_that_failed(dw: Dw, make_file: MakeFile) -> None:
+    make_file()
+    code, out, err = dw("doctor", "--json")
+    found = _findings(out)
+    assert (code, err) == (0, "")
+    assert {part: entry["health"] for part, entry in found.items() if part in {"python", "home", "lake", "store"}} == {
+        "python": "ok",
+        "home": "ok",
+        "lake": "ok",
+        "store": "ok",
+    }
+
+
+def test_without_java_it_says_how_to_get_one(
+    dw: Dw, make_file: MakeFile, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    make_file()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    code, out, err = dw("doctor", "--json")
+    assert code == 1
+    assert "pip install 'dw-platform[java]'" in _findings(out)["java"]["finding"]
+    assert err == "error: Not working: java. The findings above say what to do.\n"
+
+
+def test_a_store_that_is_down_does_not_make_the_lake_look_broken(dw: Dw, make_file: MakeFile) -> None:
+    make_file("store: {url: 'postgresql://user:sekret-word@127.0.0.1:1/x'}")
+    code, out, _ = dw("doctor", "--json")
+    found = _findings(out)
+    assert code == 1
+    assert (found["store"]["health"], found["lake"]["health"]) == ("failed", "ok")
+    assert "sekret-word" not in out
+
+
+def test_an_existing_table_called_probe_is_left_alone(dw: Dw, make_file: MakeFile, tmp_path: Path) -> None:
+    make_file()
+    kept = tmp_path / "home" / "lake" / "probe" / "rows"
+    kept.mkdir(parents=True)
+    assert dw("doctor").code == 0
+    assert kept.is_dir()
+
+
+def test_databases_and_brokers_are_dialled(dw: Dw, make_file: MakeFile) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        make_file(
+            f"""
+databases:
+  - {{name: there, url: "mysql://user:sekret-word@127.0.0.1:{port}/x"}}
+  - {{name: away, url: "postgresql://user:sekret-word@127.0.0.1:1/x"}}
+  - {{name: odd, url: "postgresql://user:sek/ret-word@127.0.0.1:1/x"}}
+  - {{name: file, url: "sqlite:////nowhere/at/all.db"}}
+"""
+        )
+        code, out, err = dw("doctor", "--json")
+    found = _findings(out)
+    assert code == 1
+    assert found["database there"]["health"] == "ok"
+    assert "does not answer: Connection refused" in found["database away"]["finding"]
+    assert "write special characters in it as %XX" in found["database odd"]["finding"]
+    assert found["database file"]["finding"].startswith("/nowhere/at/all.db does not exist")
+    assert "ret-word" not in out + err
+
+
+def test_a_remote_spark_is_dialled_and_needs_no_java(
+    dw: Dw, make_file: MakeFile, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    make_file("spark: {remote: 'sc://127.0.0.1:1'}")
+    found = _findings(dw("doctor", "--json").out)
+    assert found["spark"]["health"] == "failed"
+    assert "java" not in found
+
+
+def test_a_missing_client_library_is_named_by_its_extra(dw: Dw, make_file: MakeFile) -> None:
+    make_file("broker: {kind: pulsar, address: '127.0.0.1:6650'}")
+    finding = _findings(dw("doctor", "--json").out)["broker"]
+    assert "dw-platform[pulsar]" in finding["finding"] or "does not answer" in finding["finding"]
+
+
+def test_a_busy_port_is_a_warning_because_dw_up_may_be_running(dw: Dw, make_file: MakeFile) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        make_file(f"dagster: {{port: {listening.getsockname()[1]}}}")
+        code, out, _ = dw("doctor", "--json")
+    assert (code, _findings(out)["dagster ui"]["health"]) == (0, "warning")
+
+
+def test_every_finding_fits_into_the_table(dw: Dw, make_file: MakeFile) -> None:
+    make_file()
+    out = dw("doctor").out
+    assert [line.split()[0] for line in out.splitlines()][:2] == ["part", "python"]
+    assert not any(line.endswith(" ") for line in out.splitlines())
