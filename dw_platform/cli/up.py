@@ -22,6 +22,8 @@ from dw_platform.pipelines import Platform
 
 START_LIMIT_S = 120.0
 _POLL_S = 0.25
+# While a program of Dagster waits for its code server to start, the first request is lost.
+_ASK_AGAIN_S = 5.0
 # Loopback needs no proxy, whatever the environment says.
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -84,7 +86,7 @@ def _serve(platform: Platform, host: str, port: int) -> None:
         "dagster-daemon": ["run", "-w", workspace],
     }
     children: list[Child] = []
-    with stop_signals() as stop, stopping(children):
+    with stop_signals() as stop, stopping(children, again_s=_ASK_AGAIN_S):
         progress(f"starting the Dagster UI and daemon; logs in {logs}")
         for name, options in commands.items():
             command = [dagster_program(name), *options]

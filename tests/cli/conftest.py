@@ -11,6 +11,7 @@ import pytest
 
 from dw_platform.cli import secrecy
 from dw_platform.cli.app import run
+from dw_platform.lake.session import SparkProvider
 from dw_platform.pipelines import Platform
 
 TABLES = """
@@ -78,3 +79,9 @@ def with_tables(make_file: MakeFile) -> Path:
         for name in ("shop.orders", "shop.other"):
             platform.lake.table(name).append(pa.table({"order_id": [1, 2], "at": [moment, moment]}))
     return file
+
+
+@pytest.fixture
+def shared_spark(monkeypatch: pytest.MonkeyPatch, spark_provider: SparkProvider) -> None:
+    """Let platforms that commands open use the run's one JVM, and leave it running when they close."""
+    monkeypatch.setattr(Platform, "spark", spark_provider)
