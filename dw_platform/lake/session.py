@@ -15,6 +15,7 @@ import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 from pyspark.errors import PySparkException
@@ -100,6 +101,7 @@ class SparkProvider:
             builder = builder.config(key, value)
         with _stdout_to_stderr():
             session = builder.getOrCreate()
+        _sign_in(session, self._lake)
         if not self.settings.master.startswith("local"):
             session.sparkContext.addPyFile(str(_pack_library(self.settings.scratch)))
         return session
@@ -143,10 +145,16 @@ def _s3a_conf(lake: LakeSettings) -> dict[str, str]:
     if s3.endpoint:
         conf["spark.hadoop.fs.s3a.endpoint"] = s3.endpoint
         conf["spark.hadoop.fs.s3a.connection.ssl.enabled"] = str(s3.endpoint.startswith("https")).lower()
-    if s3.access_key and s3.secret_key:
-        conf["spark.hadoop.fs.s3a.access.key"] = s3.access_key
-        conf["spark.hadoop.fs.s3a.secret.key"] = s3.secret_key
     return conf
+
+
+def _sign_in(session: SparkSession, lake: LakeSettings) -> None:
+    """Give the JVM the keys of S3 after it has started: as settings they would stand in its command line."""
+    if not (lake.is_s3 and lake.s3.access_key and lake.s3.secret_key):
+        return
+    settings: Any = session.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
+    settings.set("fs.s3a.access.key", lake.s3.access_key)
+    settings.set("fs.s3a.secret.key", lake.s3.secret_key)
 
 
 def _pack_library(scratch: Path) -> Path:

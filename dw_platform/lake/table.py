@@ -288,10 +288,9 @@ class LakeTable:
         with self._removing_files_of(written.job, NotCommittedError, TableBusyError), lock:
             if mode == "overwrite":
                 # What is replaced is the table as it is now, not as it was when the files were begun.
-                base = self._unchanged_since(base)
-            version = commit_files(
-                base, written.files, mode=mode, schema=written.job.schema, positions=positions, note=note
-            )
+                version = self._commit_once(self._unchanged_since(base), written, mode, positions, note)
+            else:
+                version = self._commit_append(base, written, positions, note)
         return CommitReport(
             table=self.name,
             version=version,
@@ -302,6 +301,31 @@ class LakeTable:
             files=len(written.files),
             bytes=sum(file.size for file in written.files),
         )
+
+    def _commit_append(
+        self, base: Snapshot, written: "_WrittenFiles", positions: Mapping[str, int], note: CommitNote
+    ) -> int:
+        """Commit an append that read nothing, which by Delta's rules conflicts with changed rules and positions only.
+
+        deltalake takes it for one that read the table and refuses it after a DELETE. The lock keeps Spark's deletes
+        out by now, so one more attempt from the newest version settles it.
+        """
+        try:
+            return self._commit_once(base, written, "append", positions, note)
+        except CommitConflictError as conflict:
+            planned_from = {app_id: base.position(app_id) for app_id in positions}
+            try:
+                newest = self._unchanged_since(base)
+            except CommitConflictError:
+                raise conflict from None
+            check_positions(newest, positions, planned_from)
+            return self._commit_once(newest, written, "append", positions, note)
+
+    def _commit_once(
+        self, base: Snapshot, written: "_WrittenFiles", mode: str, positions: Mapping[str, int], note: CommitNote
+    ) -> int:
+        schema = written.job.schema
+        return commit_files(base, written.files, mode=mode, schema=schema, positions=positions, note=note)
 
     def _unchanged_since(self, base: Snapshot) -> Snapshot:
         newest = self.snapshot()

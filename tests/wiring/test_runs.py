@@ -6,7 +6,12 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+import assets.tables
+from dw_platform.foundation import InvalidValueError
+from dw_platform.lake.lock import TableBusyError
+from dw_platform.lake.reports import CommitReport
 from dw_platform.pipelines import Platform
+from dw_platform.pipelines.build import build_table
 from dw_platform.pipelines.overview import check_overview
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("shared_spark")]
@@ -105,3 +110,26 @@ def test_maintenance_goes_over_every_table(
     with Platform.open(file, environ={}) as platform:
         snapshot = platform.lake.table("shop.orders").snapshot()
         assert (snapshot.file_count, snapshot.row_count) == (1, 120_000)
+
+
+def test_a_step_is_retried_only_if_waiting_can_help(
+    make_platform: Callable[..., Path],
+    definitions_of: Callable[[Path], dg.Definitions],
+    instance: dg.DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failures: list[Exception] = [TableBusyError("shop.orders", 1.0)]
+
+    def fail_first(platform: Platform, name: str) -> CommitReport:
+        if failures:
+            raise failures.pop()
+        return build_table(platform, name)
+
+    monkeypatch.setattr(assets.tables, "build_table", fail_first)
+    monkeypatch.setattr(dg.RetryRequested, "seconds_to_wait", property(lambda _: 0, lambda *_: None), raising=False)
+    file = make_platform()
+    assert run_refresh(file, definitions_of, instance).success
+    failures.append(InvalidValueError("rows", 0, "at least 1"))
+    permanent = run_refresh(file, definitions_of, instance)
+    assert not permanent.success
+    assert not [event for event in permanent.all_events if event.is_step_up_for_retry]
