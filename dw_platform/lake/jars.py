@@ -27,6 +27,7 @@ DELTA = "4.4.0"
 UNITY_CATALOG = "0.6.0"
 HADOOP = "3.5.0"  # the version inside pyspark 4.2; hadoop-aws must be the same
 AWS_SDK = "2.35.4"
+S3_ACCELERATOR = "1.3.1"  # the version that Hadoop 3.5.0 names
 _FETCH_TIMEOUT_S = 900  # 20 MB over a slow line; Ivy itself waits forever for a server that accepts and is silent
 
 
@@ -53,6 +54,8 @@ DELTA_JARS = (
 # hadoop-aws itself asks for the SDK as one bundle of 690 MB; these modules do the same work in 18 MB.
 S3_JARS = (
     Coordinate("org.apache.hadoop", "hadoop-aws", HADOOP),
+    # Hadoop's S3 client loads classes of it whichever kind of stream it reads with.
+    Coordinate("software.amazon.s3.analyticsaccelerator", "analyticsaccelerator-s3", S3_ACCELERATOR),
     *(
         Coordinate("software.amazon.awssdk", module, AWS_SDK, transitive=True)
         for module in ("s3", "s3-transfer-manager", "sts", "netty-nio-client", "apache-client")

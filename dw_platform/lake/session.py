@@ -138,6 +138,8 @@ def _s3a_conf(lake: LakeSettings) -> dict[str, str]:
     conf = {
         "spark.hadoop.fs.s3a.endpoint.region": s3.region,
         "spark.hadoop.fs.s3a.path.style.access": str(s3.path_style).lower(),
+        # Plain ranged reads: Hadoop's other streams prefetch by a second, asynchronous client.
+        "spark.hadoop.fs.s3a.input.stream.type": "classic",
         # Delta writes its own log store for s3a; the generic committer's warnings do not apply to it.
         "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
         "spark.delta.logStore.s3.impl": "io.delta.storage.S3SingleDriverLogStore",

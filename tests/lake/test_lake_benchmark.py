@@ -63,4 +63,4 @@ def test_a_quick_run_gives_a_complete_result(tmp_path: Path, name: str) -> None:
         ]
     else:
         assert result["checks"]["lost"] == result["checks"]["doubled"] == result["checks"]["unexpected"] == 0
-        assert result["checks"]["arrow commits"] == 20
+        assert result["checks"]["arrow commits"] == 40

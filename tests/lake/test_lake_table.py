@@ -154,6 +154,27 @@ def test_a_changed_schema_conflicts_by_deltas_own_rules_and_is_not_mistaken_for_
     assert data_files(table) == referenced(table)
 
 
+def test_an_append_stands_beside_a_delete_that_came_first(lake: Lake) -> None:
+    table = lake.table("t")
+    table.append(ROWS)
+    planned = table.snapshot()
+    table.snapshot().delta.delete("id = 1")
+    table.append(ROWS, positions={"p": 1}, snapshot=planned)
+    assert ids(table) == [1, 2, 2]
+
+
+def test_a_delete_that_came_first_hides_no_moved_position(lake: Lake) -> None:
+    table = lake.table("t")
+    table.append(ROWS, positions={"p": 1})
+    planned = table.snapshot()
+    table.snapshot().delta.delete("id = 1")
+    table.append(ROWS, positions={"p": 5})
+    with pytest.raises(PositionConflictError):
+        table.append(ROWS, positions={"p": 9}, snapshot=planned)
+    assert data_files(table) >= referenced(table)
+    assert ids(table) == [1, 2, 2]
+
+
 def test_a_commit_whose_answer_was_lost_is_found_in_the_log(lake: Lake) -> None:
     table = lake.table("t")
     table.create(ROWS.schema, properties={"delta.checkpointInterval": "1"})
