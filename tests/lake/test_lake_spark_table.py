@@ -218,7 +218,7 @@ def test_each_task_reads_its_own_payload_and_all_files_are_one_commit(lake: Lake
 
 def failing_tasks(error: Exception) -> ArrowTasks:
     def read(number: int) -> Iterator[pa.RecordBatch]:
-        yield pa.record_batch({"id": [number], "v": ["x"]})
+        yield pa.record_batch({"id": [number + 1], "v": ["x"]})
         if number == 1:
             raise error
 
