@@ -12,10 +12,7 @@ in the control store, which every machine of the platform can see.
 """
 
 import contextlib
-import fcntl
 import logging
-import os
-import threading
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -25,6 +22,7 @@ from typing import Protocol
 from dw_platform.foundation import Clock, SystemClock, TransientError
 from dw_platform.lake.location import LakeNotWritableError, TableLocation
 from dw_platform.store import LeaseLock, LeaseMode, LeaseTimeoutError, PersistentStore
+from dw_platform.store.file_lock import file_lock
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +31,6 @@ LEASE_TTL = timedelta(seconds=30)
 _FILE = "_dw_commit.lock"
 _GATE = "_dw_commit.gate"
 _NEXT = "_dw_commit.next"
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.02
 
 
 class TableBusyError(TransientError):
@@ -79,48 +76,34 @@ class FileTableLock:
         deadline = time.monotonic() + timeout_s
         with contextlib.ExitStack() as lock:
             with self._passed_gate(deadline, timeout_s):
-                lock.enter_context(self._hold(_FILE, fcntl.LOCK_SH, deadline, timeout_s))
+                lock.enter_context(self._hold(_FILE, deadline, timeout_s, shared=True))
             yield
 
     @contextlib.contextmanager
     def exclusive(self, timeout_s: float = COMMIT_TIMEOUT_S) -> Iterator[None]:
         deadline = time.monotonic() + timeout_s
         # The gate stays closed while the lock is awaited: shared holders drain and no new one enters.
-        with self._passed_gate(deadline, timeout_s), self._hold(_FILE, fcntl.LOCK_EX, deadline, timeout_s):
+        with self._passed_gate(deadline, timeout_s), self._hold(_FILE, deadline, timeout_s):
             yield
 
     @contextlib.contextmanager
     def _passed_gate(self, deadline: float, timeout_s: float) -> Iterator[None]:
         with contextlib.ExitStack() as gate:
-            with self._hold(_NEXT, fcntl.LOCK_EX, deadline, timeout_s):
-                gate.enter_context(self._hold(_GATE, fcntl.LOCK_EX, deadline, timeout_s))
+            with self._hold(_NEXT, deadline, timeout_s):
+                gate.enter_context(self._hold(_GATE, deadline, timeout_s))
             yield
 
     @contextlib.contextmanager
-    def _hold(self, name: str, mode: int, deadline: float, timeout_s: float) -> Iterator[None]:
-        try:
-            descriptor = os.open(self._folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o664)
-        except OSError as error:
-            raise LakeNotWritableError(str(self._folder), error.strerror or str(error)) from error
-        try:
-            self._wait(descriptor, mode, deadline, timeout_s)
-            yield
-        finally:
-            os.close(descriptor)
-
-    def _wait(self, descriptor: int, mode: int, deadline: float, timeout_s: float) -> None:
-        pause = _FIRST_PAUSE_S
-        while True:
+    def _hold(self, name: str, deadline: float, timeout_s: float, *, shared: bool = False) -> Iterator[None]:
+        with contextlib.ExitStack() as held:
+            remaining_s = max(0.0, deadline - time.monotonic())
             try:
-                fcntl.flock(descriptor, mode | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    raise TableBusyError(str(self._folder), timeout_s) from None
-                # flock has no timeout of its own, so the wait is a growing pause between attempts.
-                threading.Event().wait(pause)
-                pause = min(pause * 2, _LONGEST_PAUSE_S)
-            else:
-                return
+                held.enter_context(file_lock(self._folder / name, shared=shared, timeout_s=remaining_s))
+            except TimeoutError as error:
+                raise TableBusyError(str(self._folder), timeout_s) from error
+            except OSError as error:
+                raise LakeNotWritableError(str(self._folder), error.strerror or str(error)) from error
+            yield
 
 
 class LeaseTableLock:
