@@ -25,7 +25,7 @@ test: dev ## all tests, starting the servers that they need
 	@$(BIN)/pytest -q
 
 test-fast: dev ## tests without a JVM and without servers
-	@$(BIN)/pytest -q -m "$(NO_SERVERS)"
+	@$(BIN)/pytest -q -n auto -m "$(NO_SERVERS)"
 
 check: dev ## ruff, mypy, import-linter
 	@$(BIN)/ruff check .

@@ -273,9 +273,11 @@ def test_nothing_stays_cached_and_nothing_is_written(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
+    cached = spark.sparkContext._jsc.getPersistentRDDs
+    before = set(cached())  # Delta keeps the state of tables that other tests have read
     run_expectations(orders, "t", [Expectation.of("column_values_to_be_unique", "id")])
     assert list(tmp_path.iterdir()) == []
-    assert spark.sparkContext._jsc.sc().getPersistentRDDs().isEmpty()
+    assert set(cached()) <= before
     assert not orders.is_cached
 
 

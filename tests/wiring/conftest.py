@@ -45,6 +45,7 @@ def make_platform(tmp_path: Path) -> MakePlatform:
     def make(*, rows: int = 2_000, most: int = 5) -> Path:
         file = tmp_path / "platform.yaml"
         file.write_text(PLATFORM.format(home=tmp_path / "home", rows=rows, most=most))
+        platform_resource._opened.cache_clear()  # a run is a process of its own and reads the file anew
         return file
 
     return make

@@ -136,5 +136,5 @@ def test_the_checks_of_a_table_have_passed_and_can_be_run_alone(page: Any) -> No
 def test_the_run_of_the_demo_is_there_and_succeeded(page: Any) -> None:
     page.goto("/runs")
     page.get_by_text("refresh").first.wait_for()
+    page.get_by_text("Success").first.wait_for()
     keep(page, "runs")
-    assert "Success" in page.inner_text("body")
