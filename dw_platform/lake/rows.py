@@ -36,11 +36,6 @@ class ArrowTasks:
 Rows: TypeAlias = DataFrame | pa.Table | ArrowTasks
 
 
-def is_dataframe(rows: Rows) -> bool:
-    """Whether Spark computes the rows, on this machine or behind Spark Connect."""
-    return not isinstance(rows, pa.Table | ArrowTasks)
-
-
 def rows_schema(rows: Rows) -> pa.Schema:
     """Return the normal Arrow schema of `rows`."""
     if isinstance(rows, pa.Table | ArrowTasks):

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -186,8 +185,3 @@ def _stdout_to_stderr() -> Iterator[None]:
     finally:
         os.dup2(kept, 1)
         os.close(kept)
-
-
-def default_driver_memory_mib() -> int:
-    """Return a quarter of the machine's memory, between 512 MiB and 4 GiB."""
-    return min(4096, max(512, psutil.virtual_memory().total // (4 * 1024 * 1024)))
