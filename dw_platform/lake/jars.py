@@ -51,7 +51,7 @@ DELTA_JARS = (
     Coordinate("io.unitycatalog", "unitycatalog-hadoop", UNITY_CATALOG),
 )
 
-# hadoop-aws itself asks for the SDK as one bundle of 690 MB; these modules do the same work in 18 MB.
+# hadoop-aws itself asks for the whole SDK as one bundle; these modules of it are what s3a uses here.
 S3_JARS = (
     Coordinate("org.apache.hadoop", "hadoop-aws", HADOOP),
     # Hadoop's S3 client loads classes of it whichever kind of stream it reads with.

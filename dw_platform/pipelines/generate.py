@@ -86,7 +86,7 @@ def _block(number: int, chunk: OrdersChunk) -> pa.RecordBatch:
 
 
 def decimals(cents: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> pa.Array:
-    """Return cents as decimal(12,2) by writing the 128-bit words themselves; a cast through text is 30 x slower."""
+    """Return cents as decimal(12,2) by writing the 128-bit words themselves, so that no row becomes a Python object."""
     words = np.zeros((len(cents), 2), dtype="<i8")
     words[:, 0] = cents
     words[:, 1] = cents >> 63
