@@ -1,4 +1,4 @@
-"""Sections `backups`, `scaling`, `gateway`, `dagster` and `fabric`: how the platform runs and keeps itself stable."""
+"""Sections `backups`, `scaling`, `gateway`, `bus`, `dagster`, `fabric`: how the platform runs and stays stable."""
 
 from datetime import timedelta
 from typing import Literal
@@ -9,6 +9,7 @@ from dw_platform.config.section import Section
 from dw_platform.config.values import (
     Cron,
     Duration,
+    Folder,
     Host,
     Location,
     Name,
@@ -103,6 +104,16 @@ class ScalingSection(Section):
         return PressureThresholds(**self.thresholds.model_dump())
 
 
+class TlsSection(Section):
+    """Certificate of an HTTPS server."""
+
+    certificate: Folder
+    """File with the certificate and its chain, in PEM."""
+
+    key: Folder
+    """File with the private key, in PEM."""
+
+
 class GatewaySection(Section):
     """The HTTP front door for publishing events."""
 
@@ -110,13 +121,63 @@ class GatewaySection(Section):
     """Whether `dw up` starts it."""
 
     host: Host = "127.0.0.1"
-    """Address it listens on; it has no sign-in of its own, so think before opening it to others."""
+    """Address it listens on; one that others can reach needs `require_keys`."""
 
     port: Port = 8080
     """Port it listens on."""
 
+    require_keys: Switch = False
+    """Whether every request needs an API key; `dw keys create` makes one."""
+
+    tls: TlsSection | None = None
+    """Certificate and key for HTTPS; plain HTTP when not set."""
+
     max_request: Size = 8 * 1024 * 1024
     """Largest request it accepts."""
+
+    request_timeout: Duration = timedelta(seconds=30)
+    """How long one request may take, with its waits under pressure."""
+
+
+class BusTopicSection(Section):
+    """One topic of the message bus."""
+
+    name: Name
+    """Name of the topic."""
+
+    partitions: Positive | None = None
+    """Its own number of partitions; the bus's when not set."""
+
+    hot: Switch = False
+    """Whether it uses ring buffers: for many small messages in memory."""
+
+    durable: Switch = False
+    """Whether its messages are written to the log before they are acknowledged."""
+
+    critical: Switch = False
+    """Whether it is never refused under pressure."""
+
+
+class BusSection(Section):
+    """The message bus inside the gateway's process; `dw scale set bus` changes its limits while it runs."""
+
+    max_topics: Positive = 1000
+    """Most topics."""
+
+    max_subscribers: Positive = 1000
+    """Most subscribers of a topic."""
+
+    max_queued: Positive = 1_000_000
+    """Messages waiting in all partitions together at which the bus counts as full."""
+
+    partitions: Positive = 4
+    """Partitions of a topic that has no number of its own."""
+
+    ring_size: Positive = 65_536
+    """Slots of a hot partition's ring; a power of two."""
+
+    topics: tuple[BusTopicSection, ...] = ()
+    """Topics that are hot, durable or critical; others are made when they are first used."""
 
 
 class DagsterSection(Section):

@@ -8,6 +8,7 @@ from pydantic import Field, PrivateAttr
 from dw_platform.config.checks import QualitySection
 from dw_platform.config.operations import (
     BackupsSection,
+    BusSection,
     DagsterSection,
     FabricSection,
     GatewaySection,
@@ -59,6 +60,9 @@ class PlatformConfig(Section):
     gateway: GatewaySection = GatewaySection()
     """The HTTP front door for publishing events."""
 
+    bus: BusSection = BusSection()
+    """The message bus inside the gateway's process."""
+
     dagster: DagsterSection = DagsterSection()
     """Dagster's web interface."""
 
@@ -91,6 +95,19 @@ class PlatformConfig(Section):
     def backup_repository(self) -> str:
         """Where backups go."""
         return self.backups.repository or str(self.home / "backups")
+
+    @property
+    def log_directory(self) -> Path:
+        """Folder of the embedded log."""
+        return self.home / "log"
+
+    def stream(self, name: str) -> StreamSection | None:
+        """Return the stream of that name, if there is one."""
+        return next((entry for entry in self.streams if entry.name == name), None)
+
+    def broker_of(self, stream: StreamSection) -> BrokerSection:
+        """Return the broker that keeps the stream's topic."""
+        return stream.broker or self.broker
 
     def quality_of(self, table: str) -> QualitySection | None:
         """Return the checks of `table`, if it has any."""

@@ -15,13 +15,16 @@ from dw_platform.config.values import (
     DatabaseUrl,
     Duration,
     Name,
+    Owner,
     Password,
     Positive,
+    Share,
     Size,
     Switch,
     TableName,
     Text,
 )
+from dw_platform.log.policy import FsyncPolicy, LogPolicy, Retention
 
 
 class BrokerSection(Section):
@@ -52,18 +55,75 @@ class RetentionSection(Section):
     max_size: Size = 1024**3
     """How much one partition holds."""
 
+    when_read: Switch = False
+    """Whether messages go as soon as every group has read them, without waiting for age or size."""
+
+    keep_unread: Switch = True
+    """Whether messages that some group has not read stay, however old and however many."""
+
+    def policy(self) -> Retention:
+        """Return what the log needs."""
+        return Retention(
+            max_age=self.age, max_bytes=self.max_size, when_read=self.when_read, keep_unread=self.keep_unread
+        )
+
 
 class FsyncSection(Section):
-    """When a published message counts as durable; a publish is acknowledged no earlier."""
+    """When a published message is forced to disk; what an acknowledgement then means is in docs/log.md."""
 
-    mode: Literal["always", "batched", "timed"] = "always"
-    """`always`: with every publish. `batched`: every `records`. `timed`: every `interval`."""
+    mode: Literal["always", "messages", "interval", "never"] = "always"
+    """`always`: before every acknowledgement. `interval`: too, but once in `interval` for all who wait. `messages`:
+    with every so many `messages`, and `never`: the machine's own pace; both may lose the last ones with the machine."""
 
-    records: Positive = 1000
-    """For `batched`: how many records share one fsync."""
+    messages: Positive = 1000
+    """For `messages`: how many messages share one fsync."""
 
     interval: Duration = timedelta(milliseconds=100)
-    """For `timed`: how long a publish waits at most for its fsync."""
+    """For `interval`: how long a publish waits at most for its fsync."""
+
+    def policy(self) -> FsyncPolicy:
+        """Return what the log needs."""
+        match self.mode:
+            case "messages":
+                return FsyncPolicy.every_messages(self.messages)
+            case "interval":
+                return FsyncPolicy.every_interval(self.interval)
+            case "never":
+                return FsyncPolicy.never()
+            case _:
+                return FsyncPolicy.always()
+
+
+class CommitSection(Section):
+    """How much one commit of a stream's table holds; whichever limit is reached first counts."""
+
+    rows: Positive = 2_000_000
+    """Most messages of one commit."""
+
+    size: Size = 512 * 1024**2
+    """About how many bytes of messages, by the average size of those before."""
+
+    every: Duration = timedelta(seconds=1)
+    """How often `dw ingest --follow` commits while messages arrive."""
+
+
+class ScalabilitySection(Section):
+    """When a stream grows and how far."""
+
+    max_partitions: Positive = 64
+    """Most partitions of its topic."""
+
+    max_consumers: Positive = 16
+    """Most consumers of one group."""
+
+    scale_up_threshold: Share = 0.8
+    """Share of the target throughput at which partitions are added."""
+
+    target_throughput_per_partition: Positive = 50_000
+    """Messages a second that one partition should carry."""
+
+    max_lag: Duration = timedelta(seconds=30)
+    """Age of the oldest unread message at which consumers are added."""
 
 
 class StreamSection(Section):
@@ -75,6 +135,12 @@ class StreamSection(Section):
     table: TableName
     """The table it fills, as schema.table."""
 
+    description: Text = ""
+    """What one message is; shown in Dagster."""
+
+    owners: tuple[Owner, ...] = ()
+    """Who answers questions about it: e-mail addresses, or teams as team:NAME."""
+
     topic: Text | None = None
     """Topic at the broker; the stream's name when not set."""
 
@@ -82,7 +148,7 @@ class StreamSection(Section):
     """A broker of its own; the platform's when not set."""
 
     partitions: Positive | None = None
-    """Partitions of the topic; by the number of its subscribers when not set."""
+    """Partitions of the topic when it is made; 4 when not set. Growing them later is `dw topics grow`."""
 
     key: Column | None = None
     """Field whose value chooses the partition, so that its messages stay in order; spread evenly when not set."""
@@ -93,8 +159,23 @@ class StreamSection(Section):
     columns: dict[Column, ColumnType] = Field(default_factory=dict)
     """For `json`: the fields of a message and their types, such as order_id: bigint."""
 
+    max_rejected: Share = 0.1
+    """For `json`: share of a commit's messages that may be unreadable; above it the run fails and nothing moves."""
+
     durable: Switch = True
     """Whether an acknowledged message may never be lost."""
+
+    critical: Switch = False
+    """Whether its messages are never refused under pressure; their producers wait instead."""
+
+    capacity: Positive = 10_000_000
+    """Messages waiting to be ingested at which the stream counts as full; its pressure is measured against this."""
+
+    max_record: Size = 8 * 1024**2
+    """Largest message, with key and headers."""
+
+    compacted: Switch = False
+    """Whether the embedded log keeps only the newest message of each key."""
 
     retention: RetentionSection = RetentionSection()
     """How long messages stay in the embedded log."""
@@ -105,8 +186,17 @@ class StreamSection(Section):
     backpressure: Literal["block", "drop_oldest", "shed_load", "degrade", "adaptive"] = "block"
     """What happens when messages arrive faster than they leave. A durable stream cannot use `drop_oldest`."""
 
+    commit: CommitSection = CommitSection()
+    """How much one commit of its table holds."""
+
+    scalability: ScalabilitySection = ScalabilitySection()
+    """When it grows and how far."""
+
     checkpoint_every: Duration = timedelta(seconds=5)
     """How often consumers store how far they have read."""
+
+    freshness: Duration | None = None
+    """Age of the table's newest commit at which Dagster shows it as stale; never when not set."""
 
     schedule: Cron | None = None
     """When to ingest, in UTC; whenever messages are waiting when not set."""
@@ -115,6 +205,20 @@ class StreamSection(Section):
     def topic_name(self) -> str:
         """The topic it reads."""
         return self.topic or self.name
+
+    @property
+    def rejected_table(self) -> str:
+        """Where unreadable messages go."""
+        return f"{self.table}_rejected"
+
+    def log_policy(self) -> LogPolicy:
+        """Return how the embedded log keeps its topic; one that is not durable is not fsynced."""
+        return LogPolicy(
+            fsync=self.fsync.policy() if self.durable else FsyncPolicy.never(),
+            retention=self.retention.policy(),
+            max_record_bytes=self.max_record,
+            compacted=self.compacted,
+        )
 
 
 class ExtractSection(Section):

@@ -50,7 +50,7 @@ class PartitionLog:
         self._files = threading.Lock()
         self._maintenance = threading.Lock()
         self._queue = CommitQueue(self._commit, self._explain, f"log {directory}")
-        self._unsynced = self._records = self._batches = 0
+        self._unsynced = self._records = self._batches = self._floor = 0
         self._last_sync = clock.monotonic()
         self._closed = False
         with contextlib.ExitStack() as stack:
@@ -118,7 +118,7 @@ class PartitionLog:
     def stats(self) -> PartitionStats:
         closed, active = self._closed_segments, self._active.info
         return PartitionStats(
-            start_offset=(closed[0] if closed else active).base,
+            start_offset=max((closed[0] if closed else active).base, self._floor),
             end_offset=self._acknowledged,
             segments=len(closed) + 1,
             bytes=sum(segment.size for segment in closed) + active.size,
@@ -151,6 +151,22 @@ class PartitionLog:
         return plan_retention(
             ages, self._policy.retention, now_ms=self._now_ms(), active_bytes=segments[-1].size, read_up_to=read_up_to
         )
+
+    def drop_before(self, offset: int) -> int:
+        """Make the records below `offset` unreadable at once, and return the lowest offset that is left.
+
+        Whole files go for good. The rest of a file comes back if the partition is opened again, so this is for
+        topics that promise nothing about old records.
+        """
+        with self._maintenance:
+            with self._files:
+                self._floor = max(self._floor, min(offset, self._acknowledged))
+                dropped = [segment for segment in self._closed_segments if segment.end <= self._floor]
+                self._mark.publish(self._start(), self._acknowledged)
+            with self._maintaining("dropping"):
+                for segment in dropped:
+                    self._drop(segment)
+            return self._start()
 
     def compact(self) -> int:
         """Keep only the newest value of each key in closed segments; return how many records went.
@@ -277,7 +293,7 @@ class PartitionLog:
             raise MaintenanceFailedError(self._directory, what, str(error)) from error
 
     def _start(self) -> int:
-        return (self._closed_segments[0] if self._closed_segments else self._active.info).base
+        return max((self._closed_segments[0] if self._closed_segments else self._active.info).base, self._floor)
 
     def _now_ms(self) -> int:
         return int(self._clock.now().timestamp() * 1000)
