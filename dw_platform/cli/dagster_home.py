@@ -40,7 +40,7 @@ def dagster_environment(platform: Platform) -> dict[str, str]:
     }
 
 
-def dagster_program(name: str) -> str:
+def program(name: str) -> str:
     """Return the path of one of Dagster's programs: of this Python's environment, else of the PATH."""
     beside = Path(sys.executable).with_name(name)
     found = str(beside) if beside.exists() else shutil.which(name)

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from dw_platform.cli.children import Child, stop_signals, stopping
-from dw_platform.cli.dagster_home import dagster_environment, dagster_program
+from dw_platform.cli.dagster_home import dagster_environment, program
 from dw_platform.cli.opening import open_platform
 from dw_platform.cli.output import ConfigOption, JsonOption, emit_json, emit_table, progress, say
 from dw_platform.cli.single import only_one
@@ -71,7 +71,7 @@ def _run(platform: Platform) -> None:
     log.parent.mkdir(exist_ok=True)
     log.write_bytes(b"")
     names = step_names(platform.config)
-    command = [dagster_program("dagster"), "job", "execute", "-m", "definitions", "-j", "refresh"]
+    command = [program("dagster"), "job", "execute", "-m", "definitions", "-j", "refresh"]
     environment, folder = dagster_environment(platform), platform.config.source.parent
     children: list[Child] = []
     with (

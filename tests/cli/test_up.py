@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from dw_platform.cli import up
-from dw_platform.cli.up import AddressUnusableError, PortInUseError, reachable_url, require_free_port, wait_until_up
+from dw_platform.cli.up import (
+    AddressUnusableError,
+    PortInUseError,
+    reachable_url,
+    require_free_port,
+    services,
+    wait_until_up,
+)
+from dw_platform.pipelines import Platform
 from dw_platform.store.file_lock import file_lock
 from tests.cli.conftest import Dw, MakeFile
 
@@ -73,7 +81,7 @@ def test_waiting_asks_directly_whatever_proxy_the_environment_names(monkeypatch:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler) as server:
         server.RequestHandlerClass = _Answers
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        wait_until_up(f"http://127.0.0.1:{server.server_port}", [], threading.Event())
+        assert wait_until_up(f"http://127.0.0.1:{server.server_port}/", [], threading.Event())
         server.shutdown()
 
 
@@ -92,3 +100,31 @@ def test_an_interruption_while_it_starts_is_one(monkeypatch: pytest.MonkeyPatch)
     stop.set()
     with pytest.raises(KeyboardInterrupt):
         wait_until_up("http://127.0.0.1:1", [], stop)
+
+
+def names(file: Path, *, ingest: bool = True) -> list[str]:
+    with Platform.open(file, environ={}) as platform:
+        return [service.name for service in services(platform, 3000, ingest=ingest)]
+
+
+def test_a_platform_without_streams_is_the_ui_and_its_daemon(make_file: MakeFile) -> None:
+    assert names(make_file()) == ["dagster-webserver", "dagster-daemon"]
+
+
+def test_streams_are_ingested_all_the_time_unless_told_otherwise(make_file: MakeFile) -> None:
+    file = make_file("streams: [{name: clicks, table: web.clicks}]")
+    assert names(file) == ["dagster-webserver", "dagster-daemon", "ingest"]
+    assert names(file, ingest=False) == ["dagster-webserver", "dagster-daemon"]
+
+
+def test_the_gateway_starts_where_the_file_says_so_and_its_port_is_checked_first(dw: Dw, make_file: MakeFile) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        file = make_file(f"gateway: {{enabled: true, port: {port}}}")
+        assert names(file) == ["dagster-webserver", "dagster-daemon", "gateway"]
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            free = probe.getsockname()[1]
+        code, _, err = dw("up", "--port", str(free))
+    assert code == 2
+    assert f"Port {port} on 127.0.0.1 is in use, so the gateway cannot start there" in err
+    assert "set `gateway.port` in platform.yaml." in err
