@@ -138,8 +138,8 @@ def _ring_single(count: int) -> None:
     def consume() -> int:
         total = seen = 0
         while seen < count:
-            consumer.wait()
-            taken = consumer.drain()
+            while not (taken := consumer.take()):
+                consumer.wait()
             seen += len(taken)
             for number in taken:
                 total += number
@@ -159,8 +159,8 @@ def _ring_batches(count: int, *, handle: bool) -> None:
     def consume(index: int) -> int:
         total = seen = 0
         while seen < count:
-            consumers[index].wait()
-            taken = consumers[index].drain()
+            while not (taken := consumers[index].take()):
+                consumers[index].wait()
             assert (taken[0], taken[-1]) == (seen, seen + len(taken) - 1)
             seen += len(taken)
             if handle:

@@ -24,10 +24,11 @@ class Signal:
 
     The waker looks at `waiting` first, which costs nothing while nobody waits. No wake-up is lost: a waiter raises
     `waiting` before it looks at the condition for the last time, the waker makes the condition true before it looks
-    at `waiting`.
+    at `waiting`. A waker for whom even that look is too much is told by `on_wait`, between the two.
     """
 
-    def __init__(self, strategy: WaitStrategy) -> None:
+    def __init__(self, strategy: WaitStrategy, *, on_wait: Callable[[], object] | None = None) -> None:
+        self._on_wait = on_wait
         self._pause = {WaitStrategy.SPIN: _spin, WaitStrategy.YIELD: _yield}.get(strategy)
         self._changed = threading.Condition()
         self.waiting = False
@@ -48,6 +49,8 @@ class Signal:
 
         def look_again() -> bool:
             self.waiting = True
+            if self._on_wait:
+                self._on_wait()
             return condition()
 
         with self._changed:

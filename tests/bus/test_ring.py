@@ -1,12 +1,14 @@
 import gc
 import threading
 import weakref
+from unittest import mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dw_platform.bus import RingBuffer, RingConsumer, WaitStrategy
+from dw_platform.bus import ring as ring_module
 from dw_platform.foundation import InvalidValueError
 
 STRATEGIES = list(WaitStrategy)
@@ -81,12 +83,34 @@ def test_items_that_everybody_took_can_be_forgotten_and_others_stay() -> None:
     assert [type(item) for item in consumer.drain()] == [Item, Item]
 
 
+def test_what_was_taken_in_one_piece_stays_as_it_is_when_the_ring_forgets_or_goes_on() -> None:
+    ring = RingBuffer[int](4)
+    quick, slow = ring.subscribe(), ring.subscribe()
+    ring.publish_batch([0, 1, 2, 3])
+    taken = quick.take()
+    assert slow.drain(3) == [0, 1, 2]
+    ring.forget_consumed()
+    ring.publish_batch([4, 5, 6])
+    assert (taken, quick.take(), slow.take(), slow.take()) == ([0, 1, 2, 3], [4, 5, 6], [3], [4, 5, 6])
+    ring.forget_consumed()
+    assert (quick.take(), slow.take()) == ([], [])
+    ring.publish_batch([7, 8])
+    assert (quick.take(), quick.take(), slow.drain()) == ([7], [8], [7, 8])
+
+
+_ACTIONS = ["one", "many", "first", "second", "first takes", "second takes", "forget"]
+
+
 @given(
-    size=st.sampled_from([2, 4, 8]),
-    steps=st.lists(st.tuples(st.sampled_from(["one", "many", "first", "second"]), st.integers(1, 10)), max_size=60),
+    size=st.sampled_from([2, 4, 8, 16]),
+    chunk=st.sampled_from([2, 4, 16]),
+    steps=st.lists(st.tuples(st.sampled_from(_ACTIONS), st.integers(1, 20)), max_size=60),
 )
-def test_any_mix_of_single_and_batch_keeps_order_for_every_consumer(size: int, steps: list[tuple[str, int]]) -> None:
-    ring = RingBuffer[int](size)
+def test_any_mix_of_single_and_batch_keeps_order_for_every_consumer(
+    size: int, chunk: int, steps: list[tuple[str, int]]
+) -> None:
+    with mock.patch.object(ring_module, "_LARGEST_CHUNK", chunk):
+        ring = RingBuffer[int](size)
     consumers = {"first": ring.subscribe(), "second": ring.subscribe()}
     seen: dict[str, list[int]] = {"first": [], "second": []}
     sent = 0
@@ -99,6 +123,11 @@ def test_any_mix_of_single_and_batch_keeps_order_for_every_consumer(size: int, s
             taken = ring.offer_batch(list(range(sent, sent + count)))
             assert taken == min(count, room)
             sent += taken
+        elif what == "forget":
+            ring.forget_consumed()
+        elif what.endswith("takes"):
+            name = what.split()[0]
+            seen[name] += consumers[name].take()
         else:
             seen[what] += consumers[what].drain(count)
     for name, consumer in consumers.items():
@@ -126,4 +155,5 @@ def test_every_consuming_thread_sees_every_item_in_order(wait: WaitStrategy, bat
 
 def _consume(consumer: RingConsumer[int], into: list[int], count: int) -> None:
     while len(into) < count and consumer.wait(60):
-        into += consumer.drain()
+        into += consumer.drain(100) or consumer.take()
+        into += consumer.take()
