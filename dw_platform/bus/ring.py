@@ -83,19 +83,18 @@ class RingBuffer(Generic[T]):
             chunk.append(item)
             run[:] = [None] * (room - 1)
             if signal.waiting:
+                run.clear()
+            self._claimed = True
+            try:
+                for _ in run:
+                    chunk.append((yield True))
+            except _SequenceMoved:
+                del chunk
+                item = yield True
+                continue
+            self._claimed = False
+            if signal.waiting:
                 signal.wake()
-            else:
-                self._claimed = True
-                try:
-                    for _ in run:
-                        chunk.append((yield True))
-                except _SequenceMoved:
-                    del chunk
-                    item = yield True
-                    continue
-                self._claimed = False
-                if signal.waiting:
-                    signal.wake()
             del chunk  # a full one is not kept alive from here
             item = yield True
 
