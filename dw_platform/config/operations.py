@@ -1,7 +1,7 @@
 """Sections `backups`, `scaling`, `gateway`, `bus`, `dagster`, `fabric`: how the platform runs and stays stable."""
 
 from datetime import timedelta
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -9,7 +9,7 @@ from dw_platform.config.section import Section
 from dw_platform.config.values import (
     Cron,
     Duration,
-    Folder,
+    File,
     Host,
     Location,
     Name,
@@ -19,8 +19,14 @@ from dw_platform.config.values import (
     Size,
     Switch,
     TablePattern,
+    TopicName,
 )
+from dw_platform.config.written import power_of_two, whole
 from dw_platform.scaling import DEFAULT_THRESHOLDS, PressureThresholds
+
+# What the bus itself allows; tests hold these to it.
+BusPartitions = Annotated[int, whole(1, 1024)]
+RingSize = Annotated[int, power_of_two(2, 1 << 24)]
 
 
 class KeepSection(Section):
@@ -107,10 +113,10 @@ class ScalingSection(Section):
 class TlsSection(Section):
     """Certificate of an HTTPS server."""
 
-    certificate: Folder
+    certificate: File
     """File with the certificate and its chain, in PEM."""
 
-    key: Folder
+    key: File
     """File with the private key, in PEM."""
 
 
@@ -121,7 +127,7 @@ class GatewaySection(Section):
     """Whether `dw up` starts it."""
 
     host: Host = "127.0.0.1"
-    """Address it listens on; one that others can reach needs `require_keys`."""
+    """Address it listens on; one that other machines reach needs `require_keys: true`."""
 
     port: Port = 8080
     """Port it listens on."""
@@ -136,23 +142,23 @@ class GatewaySection(Section):
     """Largest request it accepts."""
 
     request_timeout: Duration = timedelta(seconds=30)
-    """How long one request may take, with its waits under pressure."""
+    """How long one request may take, waiting under pressure included."""
 
 
 class BusTopicSection(Section):
     """One topic of the message bus."""
 
-    name: Name
-    """Name of the topic."""
+    name: TopicName
+    """Name of the topic; no stream may use it, too."""
 
-    partitions: Positive | None = None
+    partitions: BusPartitions | None = None
     """Its own number of partitions; the bus's when not set."""
 
     hot: Switch = False
-    """Whether it uses ring buffers: for many small messages in memory."""
+    """Whether its partitions are ring buffers, for many small messages in memory; not together with `durable`."""
 
     durable: Switch = False
-    """Whether its messages are written to the log before they are acknowledged."""
+    """Whether its messages are written to the log in HOME before they are acknowledged."""
 
     critical: Switch = False
     """Whether it is never refused under pressure."""
@@ -165,15 +171,15 @@ class BusSection(Section):
     """Most topics."""
 
     max_subscribers: Positive = 1000
-    """Most subscribers of a topic."""
+    """Most subscribers of one topic."""
 
     max_queued: Positive = 1_000_000
-    """Messages waiting in all partitions together at which the bus counts as full."""
+    """Messages waiting in all partitions together, at which the bus counts as full."""
 
-    partitions: Positive = 4
+    partitions: BusPartitions = 4
     """Partitions of a topic that has no number of its own."""
 
-    ring_size: Positive = 65_536
+    ring_size: RingSize = 65_536
     """Slots of a hot partition's ring; a power of two."""
 
     topics: tuple[BusTopicSection, ...] = ()

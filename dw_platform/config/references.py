@@ -12,7 +12,8 @@ from dw_platform.lake.references import table_references
 from dw_platform.quality import did_you_mean
 
 
-def _producers(values: Mapping[str, Any]) -> Iterator[tuple[Place, Any]]:
+def producers(values: Mapping[str, Any]) -> Iterator[tuple[Place, Any]]:
+    """Yield every table that something fills, and where the file says so."""
     for keys, name in (
         (("lake", "tables", "*"), "name"),
         (("streams", "*"), "table"),
@@ -23,7 +24,7 @@ def _producers(values: Mapping[str, Any]) -> Iterator[tuple[Place, Any]]:
 
 def _produced(values: Mapping[str, Any]) -> set[str] | None:
     """Return the tables something produces; None when a name is not known, so nothing can be called missing."""
-    names = [table for _, table in _producers(values)]
+    names = [table for _, table in producers(values)]
     return None if any(isinstance(name, Unset) for name in names) else {name for name in names if text_at(name)}
 
 
@@ -31,6 +32,7 @@ def _repeated_names(values: Mapping[str, Any]) -> Iterator[Problem]:
     for keys, key in (
         (("streams", "*"), "name"),
         (("databases", "*"), "name"),
+        (("bus", "topics", "*"), "name"),
         (("backups", "policies", "*"), "name"),
         (("quality", "*"), "table"),
     ):
@@ -38,8 +40,8 @@ def _repeated_names(values: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _repeated_producers(values: Mapping[str, Any]) -> Iterator[Problem]:
-    yield from _repeated(_producers(values), "is already produced by")
-    for place, table in _producers(values):
+    yield from _repeated(producers(values), "is already produced by")
+    for place, table in producers(values):
         if (text_at(table) or "").startswith("ops."):
             yield Problem(place=place, message="belongs to the platform's own schema ops", allowed="any other schema")
 

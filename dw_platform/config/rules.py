@@ -14,6 +14,7 @@ from dw_platform.config.environment import FromEnvironment, Unset
 from dw_platform.config.operations import FabricLimitsSection, ThresholdsSection
 from dw_platform.config.problems import Place, Problem, path_text
 from dw_platform.config.references import REFERENCES
+from dw_platform.config.stream_rules import STREAM_RULES
 from dw_platform.config.walk import entries, text_at
 from dw_platform.foundation import InvalidValueError
 from dw_platform.quality import ROW_COUNT, complaints_about, default_name
@@ -22,8 +23,8 @@ from dw_platform.scaling import PressureThresholds
 
 def broken_rules(values: Mapping[str, Any]) -> list[Problem]:
     """Return every rule that the document breaks."""
-    own = (_ways_to_make_a_table, _brokers, _streams, _extracts, _checks, _thresholds, _fabric)
-    return [problem for rule in (*REFERENCES, *own) for problem in rule(values)]
+    own = (_ways_to_make_a_table, _extracts, _checks, _thresholds, _fabric)
+    return [problem for rule in (*REFERENCES, *STREAM_RULES, *own) for problem in rule(values)]
 
 
 def _ways_to_make_a_table(values: Mapping[str, Any]) -> Iterator[Problem]:
@@ -34,29 +35,6 @@ def _ways_to_make_a_table(values: Mapping[str, Any]) -> Iterator[Problem]:
             yield Problem(place=place, message="does not say where its rows come from", allowed="generate or sql")
         if text_at(table.get("sql")) == "":
             yield Problem(place=(*place, "sql"), message="is empty", allowed="a SELECT statement")
-
-
-def _brokers(values: Mapping[str, Any]) -> Iterator[Problem]:
-    for place, broker in [*entries(values, "broker"), *entries(values, "streams", "*", "broker")]:
-        kind = text_at(broker.get("kind", "embedded"))
-        if kind in {"kafka", "pulsar", "nats", "rabbitmq"} and "address" not in broker:
-            yield Problem(place=(*place, "address"), message=f"is needed for {kind}", allowed="HOST:PORT or a URL")
-        if kind == "embedded" and "address" in broker:
-            message = "does not belong to the embedded broker, which runs in this process"
-            yield Problem(place=(*place, "address"), message=message, allowed="another kind, or no address")
-
-
-def _streams(values: Mapping[str, Any]) -> Iterator[Problem]:
-    for place, stream in entries(values, "streams", "*"):
-        form = stream.get("format", "raw")
-        if form == "json" and not stream.get("columns"):
-            yield Problem(place=(*place, "columns"), message="is needed for json", allowed="fields and their types")
-        if form == "raw" and stream.get("columns"):
-            yield Problem(place=(*place, "columns"), message="does not belong to raw", allowed="format: json")
-        if stream.get("backpressure") == "drop_oldest" and str(stream.get("durable", True)).lower() == "true":
-            message = "cannot be drop_oldest on a durable stream, whose acknowledged messages are never dropped"
-            allowed = "block, shed_load, degrade or adaptive; or durable: false"
-            yield Problem(place=(*place, "backpressure"), message=message, allowed=allowed)
 
 
 def _extracts(values: Mapping[str, Any]) -> Iterator[Problem]:

@@ -1,7 +1,7 @@
 """Sections `broker`, `streams` and `databases`: where data comes from."""
 
 from datetime import timedelta
-from typing import Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
@@ -19,12 +19,23 @@ from dw_platform.config.values import (
     Password,
     Positive,
     Share,
+    ShareOrZero,
     Size,
     Switch,
     TableName,
     Text,
+    TopicName,
+    duration,
+    size,
 )
-from dw_platform.log.policy import FsyncPolicy, LogPolicy, Retention
+from dw_platform.config.written import whole
+
+if TYPE_CHECKING:  # at run time it is imported when needed: the log needs pyarrow, reading a file does not
+    from dw_platform.log.policy import FsyncPolicy, LogPolicy, Retention
+
+# What the log itself allows; tests hold these to it.
+Partitions = Annotated[int, whole(1, 10_000)]
+RecordSize = Annotated[int, size(1, 512 * 1024**2)]
 
 
 class BrokerSection(Section):
@@ -47,7 +58,7 @@ class BrokerSection(Section):
 
 
 class RetentionSection(Section):
-    """How long messages stay in the embedded log; whichever limit is reached first counts."""
+    """When the embedded log drops messages: as soon as one of the limits is reached."""
 
     age: Duration = Field(default=timedelta(hours=24), alias="for")
     """How long a message stays."""
@@ -56,33 +67,38 @@ class RetentionSection(Section):
     """How much one partition holds."""
 
     when_read: Switch = False
-    """Whether messages go as soon as every group has read them, without waiting for age or size."""
+    """Whether messages go as soon as every group has read them, before age or size ask for it."""
 
     keep_unread: Switch = True
-    """Whether messages that some group has not read stay, however old and however many."""
+    """Whether messages that some group has not read stay, whatever their age and size."""
 
-    def policy(self) -> Retention:
+    def policy(self) -> "Retention":
         """Return what the log needs."""
+        from dw_platform.log.policy import Retention  # noqa: PLC0415  see above
+
         return Retention(
             max_age=self.age, max_bytes=self.max_size, when_read=self.when_read, keep_unread=self.keep_unread
         )
 
 
 class FsyncSection(Section):
-    """When a published message is forced to disk; what an acknowledgement then means is in docs/log.md."""
+    """When the embedded log forces messages to disk; docs/log.md says what an acknowledgement then means."""
 
     mode: Literal["always", "messages", "interval", "never"] = "always"
-    """`always`: before every acknowledgement. `interval`: too, but once in `interval` for all who wait. `messages`:
-    with every so many `messages`, and `never`: the machine's own pace; both may lose the last ones with the machine."""
+    """`always`: before every acknowledgement. `interval`: likewise, but publishers wait for one fsync together.
+    `messages`: once for so many messages. `never`: when the system does it. With the last two, a crash of the machine
+    can take acknowledged messages."""
 
     messages: Positive = 1000
-    """For `messages`: how many messages share one fsync."""
+    """For `messages`: how many share one fsync, which is also how many a crash of the machine can take."""
 
-    interval: Duration = timedelta(milliseconds=100)
-    """For `interval`: how long a publish waits at most for its fsync."""
+    interval: Annotated[timedelta, duration(high=timedelta(minutes=1))] = timedelta(milliseconds=100)
+    """For `interval`: how long a publish waits for its fsync at most, up to 1m."""
 
-    def policy(self) -> FsyncPolicy:
+    def policy(self) -> "FsyncPolicy":
         """Return what the log needs."""
+        from dw_platform.log.policy import FsyncPolicy  # noqa: PLC0415  see above
+
         match self.mode:
             case "messages":
                 return FsyncPolicy.every_messages(self.messages)
@@ -95,13 +111,13 @@ class FsyncSection(Section):
 
 
 class CommitSection(Section):
-    """How much one commit of a stream's table holds; whichever limit is reached first counts."""
+    """How much one commit of a stream's table holds: as much as the first limit that is reached allows."""
 
     rows: Positive = 2_000_000
     """Most messages of one commit."""
 
     size: Size = 512 * 1024**2
-    """About how many bytes of messages, by the average size of those before."""
+    """Most bytes of messages in one commit, estimated from those before."""
 
     every: Duration = timedelta(seconds=1)
     """How often `dw ingest --follow` commits while messages arrive."""
@@ -110,7 +126,7 @@ class CommitSection(Section):
 class ScalabilitySection(Section):
     """When a stream grows and how far."""
 
-    max_partitions: Positive = 64
+    max_partitions: Partitions = 64
     """Most partitions of its topic."""
 
     max_consumers: Positive = 16
@@ -123,7 +139,7 @@ class ScalabilitySection(Section):
     """Messages a second that one partition should carry."""
 
     max_lag: Duration = timedelta(seconds=30)
-    """Age of the oldest unread message at which consumers are added."""
+    """Age of the oldest message that a group has not read, at which consumers are added."""
 
 
 class StreamSection(Section):
@@ -141,14 +157,14 @@ class StreamSection(Section):
     owners: tuple[Owner, ...] = ()
     """Who answers questions about it: e-mail addresses, or teams as team:NAME."""
 
-    topic: Text | None = None
+    topic: TopicName | None = None
     """Topic at the broker; the stream's name when not set."""
 
     broker: BrokerSection | None = None
     """A broker of its own; the platform's when not set."""
 
-    partitions: Positive | None = None
-    """Partitions of the topic when it is made; 4 when not set. Growing them later is `dw topics grow`."""
+    partitions: Partitions | None = None
+    """Partitions with which the topic is made; 4 when not set. `dw topics grow` adds more later."""
 
     key: Column | None = None
     """Field whose value chooses the partition, so that its messages stay in order; spread evenly when not set."""
@@ -159,29 +175,29 @@ class StreamSection(Section):
     columns: dict[Column, ColumnType] = Field(default_factory=dict)
     """For `json`: the fields of a message and their types, such as order_id: bigint."""
 
-    max_rejected: Share = 0.1
-    """For `json`: share of a commit's messages that may be unreadable; above it the run fails and nothing moves."""
+    max_rejected: ShareOrZero = 0.1
+    """For `json`: share of a commit's messages that may be unreadable; beyond it the run fails and commits nothing."""
 
     durable: Switch = True
-    """Whether an acknowledged message may never be lost."""
+    """Whether acknowledged messages must survive a crash; if not, `fsync` has no effect."""
 
     critical: Switch = False
-    """Whether its messages are never refused under pressure; their producers wait instead."""
+    """Whether its messages are never refused under pressure; producers wait instead."""
 
     capacity: Positive = 10_000_000
-    """Messages waiting to be ingested at which the stream counts as full; its pressure is measured against this."""
+    """Messages waiting for ingest at which the stream counts as full; its pressure is measured against this."""
 
-    max_record: Size = 8 * 1024**2
-    """Largest message, with key and headers."""
+    max_record: RecordSize = 8 * 1024**2
+    """Largest message, key and headers included; at most 512MiB."""
 
     compacted: Switch = False
     """Whether the embedded log keeps only the newest message of each key."""
 
     retention: RetentionSection = RetentionSection()
-    """How long messages stay in the embedded log."""
+    """When the embedded log drops messages."""
 
     fsync: FsyncSection = FsyncSection()
-    """When a publish counts as durable in the embedded log."""
+    """When the embedded log forces messages to disk."""
 
     backpressure: Literal["block", "drop_oldest", "shed_load", "degrade", "adaptive"] = "block"
     """What happens when messages arrive faster than they leave. A durable stream cannot use `drop_oldest`."""
@@ -211,8 +227,10 @@ class StreamSection(Section):
         """Where unreadable messages go."""
         return f"{self.table}_rejected"
 
-    def log_policy(self) -> LogPolicy:
+    def log_policy(self) -> "LogPolicy":
         """Return how the embedded log keeps its topic; one that is not durable is not fsynced."""
+        from dw_platform.log.policy import FsyncPolicy, LogPolicy  # noqa: PLC0415  see above
+
         return LogPolicy(
             fsync=self.fsync.policy() if self.durable else FsyncPolicy.never(),
             retention=self.retention.policy(),

@@ -38,30 +38,37 @@ def _switch(value: Any, _: Path) -> bool:
     return value
 
 
-def _share(value: Any, _: Path) -> float:
+def _share(value: Any, *, zero: bool) -> float:
     percent = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,6})?) ?%", value, re.ASCII) if isinstance(value, str) else None
     if percent:
         value = float(percent[1]) / 100
     elif isinstance(value, FromEnvironment) and re.fullmatch(r"[0-9]?\.?[0-9]{1,6}", value, re.ASCII):
         value = float(value)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or not 0 < value <= 1:
-        raise refusal("a share above 0 and up to 1, such as 85% or 0.85")
+    if not is_number or not math.isfinite(value) or not 0 <= value <= 1 or (value == 0 and not zero):
+        raise refusal(f"a share {'from 0 to' if zero else 'above 0 and up to'} 1, such as 85% or 0.85")
     return float(value)
 
 
-def size(low: int = 1) -> Written:
-    """Describe sizes of at least `low` bytes."""
-    allowed = "a size with its unit, such as 64KiB, 8MiB or 100GB" + (
-        f", at least {exact_size(low)}" if low > 1 else ""
-    )
+def share(*, zero: bool = False) -> Written:
+    """Describe shares of a whole; `zero`: whether none of it is one, too."""
+    number = {"type": "number", "minimum" if zero else "exclusiveMinimum": 0, "maximum": 1}
+    percent = {"type": "string", "pattern": r"^[0-9]{1,3}(\.[0-9]+)? ?%$"}
+    return Written(lambda value, _: _share(value, zero=zero), {"anyOf": [number, percent], "examples": ["85%", 0.85]})
+
+
+def size(low: int = 1, high: int = 2**63 - 1) -> Written:
+    """Describe sizes from `low` to `high` bytes, both included."""
+    allowed = "a size with its unit, such as 64KiB, 8MiB or 100GB"
+    allowed += f", at least {exact_size(low)}" if low > 1 else ""
+    allowed += f", at most {exact_size(high)}" if high < 2**63 - 1 else ""
 
     def read(value: Any, _: Path) -> int:
         try:
             found = parse_bytes(value) if isinstance(value, str) and value[-1:] in {"b", "B"} else 0
         except InvalidValueError:
             found = 0
-        if not low <= found < 2**63:
+        if not low <= found <= high:
             raise refusal(allowed)
         return found
 
@@ -69,18 +76,20 @@ def size(low: int = 1) -> Written:
     return Written(read, {"type": "string", "pattern": pattern, "examples": ["64KiB", "100GB"]}, exact_size)
 
 
-def duration(low: timedelta = timedelta(microseconds=1)) -> Written:
-    """Describe durations of at least `low`."""
+def duration(low: timedelta = timedelta(microseconds=1), high: timedelta = timedelta.max) -> Written:
+    """Describe durations from `low` to `high`, both included."""
     allowed = "a duration with its unit (ms, s, m, h, d), such as 15s, 1h30m or 90d"
     if low > timedelta(microseconds=1):
         allowed += f", at least {format_duration(low)}"
+    if high < timedelta.max:
+        allowed += f", at most {format_duration(high)}"
 
     def read(value: Any, _: Path) -> timedelta:
         try:
             found = parse_duration(value) if isinstance(value, str) else timedelta(0)
         except InvalidValueError:
             found = timedelta(0)
-        if found < low:
+        if not low <= found <= high:
             raise refusal(allowed)
         return found
 
@@ -96,13 +105,21 @@ def _schedule(value: Any, _: Path) -> str:
 
 
 def _folder(value: Any, folder: Path) -> Path:
-    text = text_of(str(value) if isinstance(value, Path) else value, "a folder")
+    return _path(value, folder, "a folder")
+
+
+def _file(value: Any, folder: Path) -> Path:
+    return _path(value, folder, "a file")
+
+
+def _path(value: Any, folder: Path, allowed: str) -> Path:
+    text = text_of(str(value) if isinstance(value, Path) else value, allowed)
     if not text.strip() or "\0" in text:
-        raise refusal("a folder")
+        raise refusal(allowed)
     try:
         path = Path(text).expanduser()
     except RuntimeError:
-        raise refusal("a folder; nobody is known by the name after ~") from None
+        raise refusal(f"{allowed}; nobody is known by the name after ~") from None
     return folder.absolute().joinpath(path)
 
 
@@ -149,6 +166,11 @@ _TYPES = "string, boolean, int, bigint, float, double, date, timestamp, binary"
 
 Text = Annotated[str, Written(lambda value, _: text_of(value, "text"), {"type": "string"})]
 Name = Annotated[str, words(r"[a-z][a-z0-9_-]{0,62}", "lower-case letters, digits, _ and -, starting with a letter")]
+# As the log's own names (dw_platform.log.names), which every broker takes; written out, as the log needs pyarrow.
+TopicName = Annotated[
+    str,
+    words(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}", "up to 200 letters, digits, '.', '_' and '-', first a letter or digit"),
+]
 Group = Annotated[str, words(r"[A-Za-z0-9_]{1,100}", "letters, digits and _")]
 Owner = Annotated[
     str, words(r"team:[A-Za-z0-9_-]{1,60}|[^@\s:]{1,64}@[^@\s:]{1,200}", "an e-mail address, or team:NAME")
@@ -171,19 +193,8 @@ Host = Annotated[str, words(r"[A-Za-z0-9._:\[\]-]{1,253}", "a host name, or an a
 Port = Annotated[int, whole(1, 65535)]
 Positive = Annotated[int, whole(1)]
 Switch = Annotated[bool, Written(_switch, {"type": "boolean"})]
-Share = Annotated[
-    float,
-    Written(
-        _share,
-        {
-            "anyOf": [
-                {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
-                {"type": "string", "pattern": r"^[0-9]{1,3}(\.[0-9]+)? ?%$"},
-            ],
-            "examples": ["85%", 0.85],
-        },
-    ),
-]
+Share = Annotated[float, share()]
+ShareOrZero = Annotated[float, share(zero=True)]
 Size = Annotated[int, size()]
 Duration = Annotated[timedelta, duration()]
 Cron = Annotated[
@@ -198,6 +209,7 @@ Cron = Annotated[
     ),
 ]
 Folder = Annotated[Path, Written(_folder, {"type": "string"}, str)]
+File = Annotated[Path, Written(_file, {"type": "string"}, str)]
 Location = Annotated[str, Written(_location, {"type": "string"})]
 Password = Annotated[SecretText, Written(_secret, {"type": "string"}, str)]
 StoreUrl = Annotated[SecretUrl, Written(store_address, {"type": "string"}, str)]

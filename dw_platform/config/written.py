@@ -64,6 +64,23 @@ def words(pattern: str, allowed: str, **schema: Any) -> Written:
     return Written(read, {"type": "string", "pattern": f"^({pattern})$", **schema})
 
 
+def power_of_two(low: int, high: int) -> Written:
+    """Describe powers of two from `low` to `high`, both of which are one."""
+    powers = [1 << number for number in range(low.bit_length() - 1, high.bit_length())]
+    number = whole(low, high)
+
+    def read(value: Any, folder: Path) -> int:
+        try:
+            found: int = number.read(value, folder)
+        except PydanticCustomError:
+            found = 0
+        if found not in powers:
+            raise refusal(f"a power of two from {low:,} to {high:,}, such as 65,536")
+        return found
+
+    return Written(read, {"anyOf": [{"enum": powers}, {"type": "string", "pattern": "^[0-9]+(_[0-9]+)+$"}]})
+
+
 def whole(low: int, high: int | None = None) -> Written:
     """Describe whole numbers from `low` to `high`, both included."""
     allowed = f"a whole number, {low:,} or more" if high is None else f"a whole number from {low:,} to {high:,}"

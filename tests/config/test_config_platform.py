@@ -45,6 +45,8 @@ backups: {policies: [{name: p, tables: [a.b]}]}
     assert (fabric.limits.star_switch, fabric.limits.mesh_switch) == (800, 400)
     gateway = config.gateway
     assert (gateway.enabled, gateway.host, gateway.max_request) == (False, "127.0.0.1", 8 * 1024**2)
+    bus = config.bus
+    assert (bus.max_topics, bus.max_subscribers, bus.max_queued, bus.ring_size) == (1000, 1000, 1_000_000, 65_536)
     assert (config.dagster.host, config.dagster.port) == ("127.0.0.1", 3000)
 
 
@@ -142,7 +144,12 @@ def test_describing_a_config_fills_in_what_was_left_out(parse: Parse, tmp_path: 
     shown = parse("name: x\nstreams: [{name: s, table: a.b}]").describe()
     assert shown["lake"]["root"] == str(tmp_path / ".dw/lake")
     assert shown["store"]["url"] == f"sqlite:///{tmp_path}/.dw/control.db"
-    assert shown["streams"][0]["retention"] == {"for": "1d", "max_size": "1GiB"}
+    assert shown["streams"][0]["retention"] == {
+        "for": "1d",
+        "max_size": "1GiB",
+        "when_read": False,
+        "keep_unread": True,
+    }
     assert shown["fabric"]["heartbeat"] == "15s"
 
 

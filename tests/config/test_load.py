@@ -137,9 +137,9 @@ ORDERS = "{name: shop.orders, generate: {kind: orders}}"
             "streams[0].backpressure",
             "cannot be drop_oldest on a durable stream",
         ),
-        ("streams: [{name: a, table: b.c, partitions: 0}]", "streams[0].partitions", "1 or more"),
+        ("streams: [{name: a, table: b.c, partitions: 0}]", "streams[0].partitions", "from 1 to 10,000"),
         ("streams: [{name: a, table: b.c, retention: {for: 0s}}]", "streams[0].retention.for", "allowed: a duration"),
-        ("streams: [{name: a, table: b.c, fsync: never}]", "streams[0].fsync", "the keys mode, records, interval"),
+        ("streams: [{name: a, table: b.c, fsync: never}]", "streams[0].fsync", "the keys mode, messages, interval"),
         ("databases: [{name: a}]", "databases[0].url", "is missing; allowed: SQLAlchemy's address"),
         ("databases: [{name: a, url: not an address}]", "databases[0].url", "does not fit; allowed: an SQLAlchemy"),
         (
