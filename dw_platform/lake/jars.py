@@ -120,8 +120,9 @@ def _fetch(coordinates: Sequence[Coordinate], java: Java, folder: Path) -> None:
         command = [
             str(java.home / "bin" / "java"), *trust_options(java, work), "-jar", str(_ivy_jar()), "-warn",
             "-ivy", str(work / "ivy.xml"),
-            "-confs", "default", "-types", "jar", "-retrieve", str(work / "jars" / "[artifact]-[revision].[ext]"),
-            "-cache", str(work / "cache"),
+            "-confs", "default",
+            "-types", "jar", "bundle",  # a bundle is a jar by another name
+            "-retrieve", str(work / "jars" / "[artifact]-[revision].[ext]"), "-cache", str(work / "cache"),
         ]  # fmt: skip
         answer = _run(command)
         fetched = {path.name for path in (work / "jars").glob("*.jar")} if (work / "jars").is_dir() else set()

@@ -5,6 +5,9 @@ Records go in and come out as Arrow (`Records`, `LogBatch` of the log); nothing 
 
 Offsets can have gaps: a compacted topic, an aborted transaction, ids that a broker numbers in strides. So a reader
 goes on at `LogBatch.next_offset`, never at the last offset plus one, and counts records only where it has them.
+
+Where brokers differ, the least of them is promised: a record without headers may come back with an empty map of them,
+times are milliseconds after 1970, and names of topics and groups are those that `check_name` takes.
 """
 
 from collections.abc import Mapping
@@ -60,8 +63,9 @@ class Fetcher(Protocol):
     ) -> LogBatch:
         """Return records from `offset` on, as many as the limits allow; empty when none came within `wait_s`.
 
-        At least one record comes when there is one, even if it alone is above `max_bytes`. The first record's offset
-        may be above `offset` where there is a gap. Raise RecordsExpiredError for an offset that retention has
+        A record that was acknowledged before the call comes without waiting. At least one comes when there is one,
+        even if it alone is above `max_bytes`, and records that were published together may come together. The first
+        record's offset may be above `offset` where there is a gap, and a gap alone moves `next_offset` only. Raise RecordsExpiredError for an offset that retention has
         removed, OffsetOutOfRangeError for a negative one or one beyond the end, and BrokerUnavailableError if the
         broker does not answer.
         """
@@ -104,6 +108,7 @@ class Broker(Protocol):
         """Return once every record is durable under the topic's policy; raise if any is not, or may not be.
 
         Offsets rise in the order of `records`. Where other processes publish too, theirs may lie between.
+        InvalidRecordsError and RecordTooLargeError: nothing was written. After any other error some may have been.
         """
 
     def submit(self, topic: str, partition: int, records: Records) -> "Future[AppendResult]":
@@ -128,19 +133,28 @@ class Broker(Protocol):
         """Return where `group` reads next in each partition that it has committed; nothing if it is unknown."""
 
     def commit(self, topic: str, group: str, next_offsets: Mapping[int, int]) -> None:
-        """Remember where `group` reads next; an offset lower than the stored one is ignored."""
+        """Remember where `group` reads next; an offset lower than the stored one is ignored.
+
+        Raise UnknownPartitionError or InvalidValueError for what cannot be an offset, and then remember nothing.
+        """
 
     def groups(self, topic: str) -> list[str]:
         """Return the groups that have committed an offset of the topic, sorted."""
 
     def drop_before(self, topic: str, next_offsets: Mapping[int, int]) -> None:
-        """Make everything below these offsets unreadable, at once; needs the capability `drops`."""
+        """Make everything below these offsets unreadable, at once; beyond the end means all that is there.
+
+        Needs the capability `drops`; without it raise UnsupportedByBrokerError.
+        """
 
     def maintain(self, topic: str) -> None:
         """Apply the topic's retention and compaction where that is the client's work; else do nothing."""
 
     def close(self) -> None:
-        """Finish what was submitted and release everything; closing twice is harmless."""
+        """Finish what was submitted and release everything; closing twice is harmless.
+
+        Publishing afterwards raises PartitionClosedError.
+        """
 
     def __enter__(self) -> Self: ...
 

@@ -20,6 +20,7 @@ from dw_platform.log import (
     AppendResult,
     Log,
     LogBatch,
+    PartitionClosedError,
     PartitionLog,
     PartitionReader,
     PartitionStoppedError,
@@ -27,6 +28,7 @@ from dw_platform.log import (
     SubscriberOffsets,
     TopicDescription,
     TopicExistsError,
+    UnknownPartitionError,
 )
 from dw_platform.store import MemoryStore, PersistentStore
 from dw_platform.streaming.contract import Capabilities, TopicInfo, TopicSettings
@@ -99,10 +101,14 @@ class EmbeddedBroker:
         return self._offsets.committed(topic, group)
 
     def commit(self, topic: str, group: str, next_offsets: Mapping[int, int]) -> None:
-        self._log.describe(topic)
+        partitions = self._log.describe(topic).partitions
+        for partition in next_offsets:
+            if not 0 <= partition < partitions:
+                raise UnknownPartitionError(topic, partition, partitions)
         self._offsets.commit(topic, group, next_offsets)
 
     def groups(self, topic: str) -> list[str]:
+        self._log.describe(topic)
         return sorted(self._offsets.groups(topic))
 
     def drop_before(self, topic: str, next_offsets: Mapping[int, int]) -> None:
@@ -116,8 +122,8 @@ class EmbeddedBroker:
             writer.compact()
 
     def close(self) -> None:
-        self._closed.set()
         with self._lock:
+            self._closed.set()
             writers, self._writers = list(self._writers.values()), {}
         for writer in writers:
             writer.close()
@@ -130,6 +136,9 @@ class EmbeddedBroker:
     def _writer(self, topic: str, partition: int) -> PartitionLog:
         key = (topic, partition)
         with self._lock:
+            # Under the lock: a writer that were opened after `close` would keep its partition to itself forever.
+            if self._closed.is_set():
+                raise PartitionClosedError(f"{topic}/{partition}")
             writer = self._writers.get(key)
             if writer is not None and writer.stats().stopped:
                 with contextlib.suppress(PartitionStoppedError):
