@@ -14,7 +14,7 @@ from dw_platform.config.walk import entries, shown, text_at
 # Added to the columns of every stream, so that each row says which message it was.
 POSITION_COLUMNS = ("_partition", "_offset", "_timestamp")
 # What a topic has once, however many streams read it.
-_OF_THE_TOPIC = ("partitions", "key", "durable", "max_record", "compacted", "retention", "fsync")
+_OF_THE_TOPIC = ("partitions", "key", "durable", "max_record", "compacted", "retention", "fsync", "backpressure")
 
 
 def _brokers(values: Mapping[str, Any]) -> Iterator[Problem]:
@@ -67,7 +67,7 @@ def _durability(values: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _shared_topics(values: Mapping[str, Any]) -> Iterator[Problem]:
-    first: dict[tuple[str, str, str], tuple[Place, StreamSection]] = {}
+    first: dict[str, tuple[Place, StreamSection, BrokerSection]] = {}
     platform = next((broker for _, broker in entries(values, "broker")), {})
     for place, written in entries(values, "streams", "*"):
         try:
@@ -75,12 +75,16 @@ def _shared_topics(values: Mapping[str, Any]) -> Iterator[Problem]:
             broker = stream.broker or BrokerSection.model_validate(platform)
         except ValidationError:
             continue
-        address = broker.address.get_secret_value() if broker.address else ""
-        other, known = first.setdefault((broker.kind, address, stream.topic_name), (place, stream))
+        other, known, at = first.setdefault(stream.topic_name, (place, stream, broker))
+        if broker != at:
+            message = f"names a topic that {path_text(other)} has at another broker; publishers say the topic only"
+            here = (*place, "topic") if "topic" in written else place
+            yield Problem(place=here, message=message, allowed="a topic of another name")
+            continue
         for key in _OF_THE_TOPIC:
             if getattr(stream, key) != getattr(known, key):
                 here = (*place, key) if key in written else place
-                message = f"shares its topic with {path_text(other)}, which has another {key}"
+                message = f"shares its topic with {path_text(other)}, which differs in {key}"
                 yield Problem(place=here, message=message, allowed=f"the same {key}, or a topic of its own")
 
 

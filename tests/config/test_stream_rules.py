@@ -85,12 +85,17 @@ JSON = f"{STREAM}, format: json"
         (
             f"streams: [{{{STREAM}, topic: t}}, {{name: d, table: b.d, topic: t, partitions: 8}}]",
             "streams[1].partitions",
-            "shares its topic with streams[0], which has another partitions; allowed: the same partitions, or a topic",
+            "shares its topic with streams[0], which differs in partitions; allowed: the same partitions, or a topic",
         ),
         (
             f"streams: [{{{STREAM}, topic: t, retention: {{for: 2h}}}}, {{name: d, table: b.d, topic: t}}]",
             "streams[1]",
-            "which has another retention",
+            "which differs in retention",
+        ),
+        (
+            f"streams: [{{{STREAM}, topic: t}}, {{name: d, table: b.d, topic: t, broker: {KAFKA}}}]",
+            "streams[1].topic",
+            "names a topic that streams[0] has at another broker; publishers say the topic only",
         ),
     ],
 )
@@ -116,7 +121,6 @@ def test_what_does_not_fit_is_answered_with_its_key_its_line_and_what_is_allowed
         f"streams: [{{{STREAM}, max_rejected: 0}}, {{name: d, table: b.c_rejected}}]",
         # One day, written twice.
         f"streams: [{{{STREAM}, topic: t, retention: {{for: 24h}}}}, {{name: d, table: b.d, topic: t}}]",
-        f"streams: [{{{STREAM}, topic: t}}, {{name: d, table: b.d, topic: t, key: k, broker: {KAFKA}}}]",
         f"streams: [{{{STREAM}}}]\nbus: {{topics: [{{name: b, durable: true}}, {{name: c, hot: true}}]}}",
     ],
 )
