@@ -12,7 +12,7 @@ from dw_platform.foundation.errors import (
     UserError,
 )
 from dw_platform.foundation.events import EventHub
-from dw_platform.foundation.hashing import fnv1a_64
+from dw_platform.foundation.hashing import fnv1a_64, fnv1a_64_each
 from dw_platform.foundation.units import format_bytes, format_duration, parse_bytes, parse_duration
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "TransientError",
     "UserError",
     "fnv1a_64",
+    "fnv1a_64_each",
     "format_bytes",
     "format_duration",
     "fsync_directory",

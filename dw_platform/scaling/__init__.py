@@ -17,11 +17,19 @@ from dw_platform.scaling.pressure import DEFAULT_THRESHOLDS, PressureLevel, Pres
 from dw_platform.scaling.records import LimitRecord, LimitStatus
 from dw_platform.scaling.registry import ScalingRegistry
 from dw_platform.scaling.snapshot import MetricsSnapshot
+from dw_platform.scaling.streams import (
+    ConsumerDecision,
+    PartitionDecision,
+    ScalabilityConfig,
+    decide_consumers,
+    decide_partitions,
+)
 from dw_platform.scaling.subsystem import BackpressureAware, ScalableSubsystem
 
 __all__ = [
     "DEFAULT_THRESHOLDS",
     "BackpressureAware",
+    "ConsumerDecision",
     "GaugeReading",
     "LimitCatalogue",
     "LimitControl",
@@ -30,10 +38,12 @@ __all__ = [
     "LimitStatus",
     "Limits",
     "MetricsSnapshot",
+    "PartitionDecision",
     "PressureChanged",
     "PressureGauge",
     "PressureLevel",
     "PressureThresholds",
+    "ScalabilityConfig",
     "ScalableSubsystem",
     "ScalingRegistry",
     "UndecodableRecordError",
@@ -41,6 +51,8 @@ __all__ = [
     "apply_changes",
     "bounded",
     "check_limits",
+    "decide_consumers",
+    "decide_partitions",
     "describe_limits",
     "limits_to_json",
     "next_level",

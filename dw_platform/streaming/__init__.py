@@ -1,5 +1,6 @@
 """Streams: publish anywhere, read by groups, on whichever broker keeps the records."""
 
+from dw_platform.streaming.backpressure import StreamingBackpressureHandler
 from dw_platform.streaming.contract import (
     DEFAULT_PARTITIONS,
     Broker,
@@ -9,30 +10,55 @@ from dw_platform.streaming.contract import (
     TopicSettings,
     ingest_group,
 )
+from dw_platform.streaming.definition import StreamDefinition
+from dw_platform.streaming.directives import current_directive
 from dw_platform.streaming.errors import (
     BrokerUnavailableError,
     GroupFencedError,
     PublishTimedOutError,
     SequenceGapError,
     StreamRejectedError,
+    StreamsClosedError,
     UnsupportedByBrokerError,
 )
+from dw_platform.streaming.limits import StreamingLimits
+from dw_platform.streaming.manager import StreamingScalingManager
+from dw_platform.streaming.publishing import (
+    DegradationDirective,
+    PartitionReceipt,
+    ProducerStamp,
+    PublishReceipt,
+    StreamPublisher,
+)
 from dw_platform.streaming.settings import BrokerSettings, open_broker
+from dw_platform.streaming.strategies import BackpressureStrategy
 
 __all__ = [
     "DEFAULT_PARTITIONS",
+    "BackpressureStrategy",
     "Broker",
     "BrokerSettings",
     "BrokerUnavailableError",
     "Capabilities",
+    "DegradationDirective",
     "Fetcher",
     "GroupFencedError",
+    "PartitionReceipt",
+    "ProducerStamp",
+    "PublishReceipt",
     "PublishTimedOutError",
     "SequenceGapError",
+    "StreamDefinition",
+    "StreamPublisher",
     "StreamRejectedError",
+    "StreamingBackpressureHandler",
+    "StreamingLimits",
+    "StreamingScalingManager",
+    "StreamsClosedError",
     "TopicInfo",
     "TopicSettings",
     "UnsupportedByBrokerError",
+    "current_directive",
     "ingest_group",
     "open_broker",
 ]

@@ -60,3 +60,10 @@ class GroupFencedError(TransientError):
             f"{member} was silent for too long, so the group {group} of {topic} goes on without it. Subscribe again; "
             "what it had not committed is read by others."
         )
+
+
+class StreamsClosedError(PermanentError):
+    """Somebody published or read after the streams were closed; nothing was taken."""
+
+    def __init__(self) -> None:
+        super().__init__("The streams of this process are closed. Open them again to go on.")

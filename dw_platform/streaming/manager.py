@@ -1,0 +1,201 @@
+"""Publishing to and reading from all streams of a platform, with limits that change while it runs.
+
+Order: records of one key, and records of one partition, are read in the order in which they were published, also
+while partitions are added. Loss: none that was acknowledged, unless the stream itself says that it drops. A broker
+that is away holds up its own topics only.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Self
+
+from dw_platform.foundation import Clock, InvalidValueError, SystemClock
+from dw_platform.log import LogBatch, Records, UnknownTopicError
+from dw_platform.scaling import GaugeReading, PressureChanged, PressureGauge
+from dw_platform.store import PersistentStore
+from dw_platform.streaming.backpressure import Deadline, StreamingBackpressureHandler
+from dw_platform.streaming.contract import TopicInfo
+from dw_platform.streaming.definition import StreamDefinition, merged
+from dw_platform.streaming.errors import StreamsClosedError
+from dw_platform.streaming.limits import StreamingLimits
+from dw_platform.streaming.publishing import ProducerStamp, PublishReceipt
+from dw_platform.streaming.reading import FetcherPool
+from dw_platform.streaming.stream import Stream
+from dw_platform.streaming.ticker import Ticker
+from dw_platform.streaming.waits import Steps, run, run_async
+
+# How often depth is looked at: a publisher that waits for room waits this much longer at most.
+REFRESH_EVERY_S = 0.1
+
+
+class StreamingScalingManager:
+    """A StreamPublisher, a ScalableSubsystem and BackpressureAware; any thread and any event loop may use it.
+
+    `with` (or `start` and `close`) runs its background work. Without it publishing works as well, partitions just do
+    not grow by themselves. Brokers belong to whoever opened them, unless `owns_brokers` is set.
+    """
+
+    def __init__(
+        self,
+        definitions: Iterable[StreamDefinition],
+        *,
+        store: PersistentStore,
+        limits: StreamingLimits | None = None,
+        clock: Clock | None = None,
+        name: str = "streaming",
+        owns_brokers: bool = False,
+    ) -> None:
+        self.name = name
+        self._store, self._clock, self._limits = store, clock or SystemClock(), limits or StreamingLimits()
+        self._owns_brokers = owns_brokers
+        self._gauge = PressureGauge(name, self._limits.thresholds, clock=self._clock)
+        self._refresher = Ticker(f"{name}-depth", self.refresh, lambda: REFRESH_EVERY_S, clock=self._clock)
+        self._streams = {
+            definition.topic: Stream(
+                definition, self._limits, store=store, clock=self._clock, watch=self._watch, name=name
+            )
+            for definition in merged(definitions)
+        }
+        self._check(self._limits)
+        self._fetchers = FetcherPool()
+        self._closed = False
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Look after depth, partitions and consumers on threads of its own; starting twice is harmless."""
+        self._refresher.start()
+
+    def topics(self) -> list[str]:
+        return sorted(self._streams)
+
+    def topic(self, topic: str) -> TopicInfo:
+        stream = self._opened(topic)
+        return stream.broker.topic(topic)
+
+    async def publish(
+        self, topic: str, records: Records, *, stamp: ProducerStamp | None = None, timeout_s: float | None = None
+    ) -> PublishReceipt:
+        return await run_async(self._publish(topic, records, stamp, timeout_s, inline=False))
+
+    def publish_sync(
+        self, topic: str, records: Records, *, stamp: ProducerStamp | None = None, timeout_s: float | None = None
+    ) -> PublishReceipt:
+        return run(self._publish(topic, records, stamp, timeout_s, inline=True))
+
+    def _publish(
+        self,
+        topic: str,
+        records: Records,
+        stamp: ProducerStamp | None,
+        timeout_s: float | None,
+        *,
+        inline: bool,
+    ) -> Steps[PublishReceipt]:
+        longest_s = self._limits.longest_wait.total_seconds()
+        deadline = Deadline.after(longest_s if timeout_s is None else timeout_s, self._clock)
+        return self._stream(topic).publish(records, stamp, deadline, inline=inline)
+
+    def read(
+        self, topic: str, partition: int, offset: int, *, max_bytes: int = 1 << 20, max_records: int | None = None
+    ) -> LogBatch:
+        stream = self._opened(topic)
+        with self._fetchers.lend(stream.broker, topic, partition) as fetcher:
+            return fetcher.fetch(offset, max_bytes=max_bytes, max_records=max_records)
+
+    def offsets(self, topic: str) -> dict[int, tuple[int, int]]:
+        broker = self._opened(topic).broker
+        starts, ends = broker.start_offsets(topic), broker.end_offsets(topic)
+        return {partition: (starts.get(partition, 0), end) for partition, end in sorted(ends.items())}
+
+    def close(self) -> None:
+        """Refuse further work, let what is on its way finish, and stop; closing twice is harmless."""
+        if self._closed:
+            return
+        self._closed = True
+        for stream in self._streams.values():
+            stream.close()
+        for stream in self._streams.values():
+            run(stream.gate.idle(self._limits.longest_wait.total_seconds()))
+        self._refresher.stop()
+        self._fetchers.close()
+        if self._owns_brokers:
+            for broker in {id(stream.broker): stream.broker for stream in self._streams.values()}.values():
+                broker.close()
+
+    def refresh(self) -> None:
+        """Look at the depth of every stream now; one whose broker is away does not hold up the others."""
+        error = None
+        for stream in self._streams.values():
+            try:
+                if stream.opened:
+                    stream.handler.refresh()
+            except Exception as failed:  # noqa: BLE001 - raised below, when the others had their turn
+                error = error or failed
+        readings = [stream.handler.reading().latest for stream in self._streams.values()]
+        self._gauge.observe(max(readings, default=0.0))
+        if error is not None:
+            raise error
+
+    def backpressure(self, topic: str) -> StreamingBackpressureHandler:
+        """Return what watches over one stream's depth."""
+        return self._stream(topic).handler
+
+    def current_limits(self) -> StreamingLimits:
+        """Return the limits that it works with now."""
+        return self._limits
+
+    def reconfigure_limits(self, limits: StreamingLimits) -> None:
+        """Work with `limits` from now on; publishers that wait decide again."""
+        self._check(limits)
+        self._limits = limits
+        self._gauge.reconfigure(limits.thresholds)
+        for stream in self._streams.values():
+            stream.handler.reconfigure(limits)
+
+    def backpressure_state(self) -> GaugeReading:
+        """Return the pressure of the fullest stream."""
+        return self._gauge.reading()
+
+    def on_pressure_change(self, listener: Callable[[PressureChanged], None]) -> Callable[[], None]:
+        """Call `listener` at each change of level; return a function that ends this."""
+        return self._gauge.on_change(listener)
+
+    def scaling_metrics(self) -> Mapping[str, float]:
+        """Return numbers of all streams together, and of each."""
+        return {"streams": len(self._streams)}
+
+    def _check(self, limits: StreamingLimits) -> None:
+        if len(self._streams) > limits.max_streams:
+            raise InvalidValueError("max_streams", limits.max_streams, f"at least the {len(self._streams)} in use")
+        for topic in limits.overrides():
+            if topic not in self._streams:
+                raise InvalidValueError("strategies", topic, f"one of the topics {', '.join(self._streams) or 'none'}")
+        for stream in self._streams.values():
+            stream.handler.check(limits)
+
+    def _stream(self, topic: str) -> Stream:
+        if self._closed:
+            raise StreamsClosedError
+        try:
+            return self._streams[topic]
+        except KeyError:
+            raise UnknownTopicError(topic) from None
+
+    def _opened(self, topic: str) -> Stream:
+        stream = self._stream(topic)
+        if not stream.opened:
+            stream.open()
+        return stream
+
+    def _watch(self, soon: bool) -> None:  # noqa: FBT001 - a callback of one flag
+        self._refresher.start()
+        if soon:
+            self._refresher.hurry()

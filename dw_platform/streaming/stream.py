@@ -1,0 +1,156 @@
+"""One topic as this process serves it: opened with its first use, published to, and watched."""
+
+import itertools
+import threading
+import time
+from collections.abc import Callable
+
+from dw_platform.foundation import Clock
+from dw_platform.log import Records
+from dw_platform.store import PersistentStore
+from dw_platform.streaming.backpressure import Deadline, StreamingBackpressureHandler
+from dw_platform.streaming.definition import StreamDefinition
+from dw_platform.streaming.errors import PublishTimedOutError
+from dw_platform.streaming.gate import PartitionGate
+from dw_platform.streaming.limits import StreamingLimits
+from dw_platform.streaming.metrics import StreamTraffic
+from dw_platform.streaming.partition_map import PartitionMap
+from dw_platform.streaming.publication import Offsets, Publication, check_parts, send
+from dw_platform.streaming.publishing import PartitionReceipt, ProducerStamp, PublishReceipt
+from dw_platform.streaming.routing import Parts, split
+from dw_platform.streaming.strategies import StreamDecision
+from dw_platform.streaming.waits import Finished, Steps, Work
+
+
+class Stream:
+    """Any thread may use it. Nothing is asked of the broker before `open`, so one that is down holds up nobody else."""
+
+    def __init__(
+        self,
+        definition: StreamDefinition,
+        limits: StreamingLimits,
+        *,
+        store: PersistentStore,
+        clock: Clock,
+        watch: Callable[[bool], None],
+        name: str,
+    ) -> None:
+        self.definition, self.topic, self.broker = definition, definition.topic, definition.broker
+        self.traffic = StreamTraffic(clock=clock)
+        self.handler = StreamingBackpressureHandler(
+            definition,
+            limits,
+            store=store,
+            traffic=self.traffic,
+            clock=clock,
+            watch=watch,
+            name=f"{name}.{definition.topic}",
+        )
+        self.gate = PartitionGate(definition.topic, 1)
+        self.map = PartitionMap(store, definition.topic)
+        self._clock = clock
+        self._opening = threading.Lock()
+        self.opened = False
+        self._turn = itertools.count()
+        # Partitions that were published to, where submitting does not have to open anything and so does not block.
+        self._warm: set[int] = set()
+
+    def open(self) -> None:
+        """Make the topic unless it is there, and register the groups that count; once is enough."""
+        with self._opening:
+            if self.opened:
+                return
+            info = self.broker.ensure_topic(self.topic, self.definition.settings)
+            for group in self.definition.groups:
+                self.broker.commit(self.topic, group, {})
+            self.gate.open(self.map.load(info.partitions))
+            self.handler.refresh()
+            self.opened = True
+
+    def publish(
+        self, records: Records, stamp: ProducerStamp | None, deadline: Deadline, *, inline: bool
+    ) -> Steps[PublishReceipt]:
+        """Publish a batch; with `inline` the calling thread itself writes what it can."""
+        started = time.perf_counter()
+        if not self.opened:
+            yield Work(self.open)
+        decision = yield from self.handler.admit(len(records), deadline)
+        try:
+            partitions = yield from self._enter(deadline)
+            parts = self._routed(records, partitions)
+        except BaseException:
+            self.handler.settle(len(records))
+            raise
+        publication = Publication(len(parts), lambda _, error: self._left(len(records), error))
+        yield from self._send(parts, publication, inline=inline)
+        offsets: Offsets = yield Finished(publication.done)
+        self.traffic.latency.record(time.perf_counter() - started)
+        return self._receipt(len(records), offsets, decision)
+
+    def _enter(self, deadline: Deadline) -> Steps[int]:
+        partitions = yield from self.gate.enter(deadline.left_s)
+        if partitions is None:
+            raise PublishTimedOutError(self.topic, deadline.waited_s)
+        return partitions
+
+    def _routed(self, records: Records, partitions: int) -> Parts:
+        """Return the batch by partition; a wrong one is refused as a whole, and leaves the gate."""
+        try:
+            parts = split(records, partitions, next(self._turn) % partitions)
+            if len(parts) > 1:
+                check_parts(parts, self.definition.settings.policy.max_record_bytes)
+        except BaseException:
+            self.gate.leave()
+            raise
+        return parts
+
+    def _send(self, parts: Parts, publication: Publication, *, inline: bool) -> Steps[None]:
+        wanted = {partition for partition, _ in parts}
+        if inline or wanted <= self._warm:
+            send(self.broker, self.topic, parts, publication, inline=inline)
+        else:
+            yield from self._send_beside(parts, publication)
+        self._warm |= wanted
+
+    def _send_beside(self, parts: Parts, publication: Publication) -> Steps[None]:
+        """Submit on another thread; a coroutine that is cancelled before that has begun sends nothing."""
+        begun = threading.Lock()
+
+        def work() -> None:
+            if begun.acquire(blocking=False):
+                send(self.broker, self.topic, parts, publication, inline=False)
+
+        try:
+            yield Work(work)
+        except BaseException as error:
+            if begun.acquire(blocking=False):
+                publication.failed(len(parts), error)
+            raise
+
+    def _left(self, records: int, error: BaseException | None) -> None:
+        """Everything of a batch is acknowledged or failed; runs on whichever thread brought the last news."""
+        self.gate.leave()
+        self.handler.settle(records)
+        if error is None:
+            self.traffic.published.add(records)
+        else:
+            self._warm.clear()
+            self.traffic.failed.add(records)
+
+    def _receipt(self, records: int, offsets: Offsets, decision: StreamDecision) -> PublishReceipt:
+        return PublishReceipt(
+            topic=self.topic,
+            records=records,
+            parts=tuple(
+                PartitionReceipt(partition, result.base_offset, result.next_offset)
+                for partition, result in sorted(offsets.items())
+            ),
+            level=decision.level,
+            headers=decision.headers,
+            directive=decision.directive,
+        )
+
+    def close(self) -> None:
+        """Refuse publishers from now on."""
+        self.handler.close()
+        self.gate.close()
