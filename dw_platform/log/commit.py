@@ -1,8 +1,12 @@
 """Group commit: of the publishers that wait, one writes for all.
 
-The first one to come leads: it takes whatever has queued up, writes it, and wakes the others. Those who come
-meanwhile queue up, and the first of them leads the next round. A single publisher pays for no hand-over, and many
-share one fsync. Batches that nobody waits for in a thread (`submit`) are led by a thread of the queue's own.
+The first one to come leads: it writes its batch itself, so a single publisher pays for no hand-over. Those who come
+meanwhile queue up, and a thread of the queue's own leads from then on, round after round, until nobody is left; each
+round takes whatever has queued up, and all of it shares one fsync. The thread also leads for batches that nobody
+waits for (`submit`).
+
+The thread wakes the publishers of a round when it is about to wait for the disk the next time: they do their part
+while it waits, instead of taking the interpreter lock from it at every system call before.
 
 Order: batches are written in the order in which they entered the queue.
 """
@@ -24,7 +28,7 @@ _MOST_BYTES = 32 * 1024 * 1024
 class Pending:
     """A batch that waits for its acknowledgement; without records it only asks for an fsync, or for a new segment."""
 
-    __slots__ = ("_turn", "error", "future", "leads", "records", "result", "rolls", "size")
+    __slots__ = ("_turn", "count", "error", "future", "records", "result", "rolls", "size")
 
     def __init__(
         self, records: Records | Columns | None, size: int, future: "Future[AppendResult] | None" = None
@@ -32,27 +36,35 @@ class Pending:
         self.records, self.size, self.future = records, size, future
         if future is not None:
             future.set_running_or_notify_cancel()  # what is queued will be written and cannot be called back
+        self.count = 0 if records is None else len(records)
         self.result: AppendResult | None = None
         self.error: BaseException | None = None
-        self.leads = self.rolls = False
-        self._turn = threading.Lock()
-        self._turn.acquire()
-
-    def __len__(self) -> int:
-        return 0 if self.records is None else len(self.records)
+        self.rolls = False
+        self._turn: threading.Lock | None = None
 
     @property
     def done(self) -> bool:
         """Return whether there is a result or an error."""
         return self.result is not None or self.error is not None
 
-    def wait(self) -> None:
-        """Return when the batch is done or it is its publisher's turn to lead."""
+    def prepare(self) -> None:
+        """Have something to wait for; comes before the batch can be taken from the queue."""
+        self._turn = threading.Lock()
         self._turn.acquire()
 
-    def wake(self) -> None:
-        """Let the waiting publisher go on."""
-        self._turn.release()
+    def wait(self) -> None:
+        """Return when the batch is done."""
+        assert self._turn is not None
+        self._turn.acquire()
+
+    def tell(self) -> None:
+        """Let the waiting publisher go on, or settle the future."""
+        if self._turn is not None:
+            self._turn.release()
+        elif self.future is not None and self.error is not None:
+            self.future.set_exception(self.error)
+        elif self.future is not None and self.result is not None:
+            self.future.set_result(self.result)
 
     def outcome(self) -> AppendResult:
         """Return the result, or raise the error."""
@@ -65,18 +77,24 @@ class Pending:
 class CommitQueue:
     """Brings waiting batches to `commit`, a group at a time and never two groups at once.
 
-    `commit` must give every batch of its group a result. What it raises becomes the error of all that wait and of
-    all that come later; `explain` turns it into what publishers are told.
+    `commit` must give every batch of its group a result, and calls what it gets with the group when it is about to
+    wait. What it raises becomes the error of all that wait and of all that come later; `explain` turns it into what
+    publishers are told.
     """
 
     def __init__(
-        self, commit: Callable[[Sequence[Pending]], None], explain: Callable[[BaseException], Exception], name: str
+        self,
+        commit: Callable[[Sequence[Pending], Callable[[], None]], None],
+        explain: Callable[[BaseException], Exception],
+        name: str,
     ) -> None:
         self._commit, self._explain, self._name = commit, explain, name
         self._lock = threading.Lock()
         self._queue: deque[Pending] = deque()
         self._group: list[Pending] = []
         self._leading = False
+        # While the queue's thread settles futures it leads nothing, and nobody may count on it.
+        self._telling = False
         self._idle = threading.Condition(self._lock)
         self._thread: threading.Thread | None = None
         self._turns = threading.Semaphore(0)
@@ -86,23 +104,18 @@ class CommitQueue:
         return len(self._queue)
 
     def run(self, pending: Pending) -> AppendResult:
-        """Return once the batch is committed, by this thread or by another one's."""
+        """Return once the batch is committed, by this thread or by the queue's own."""
         if self._enter(pending):
             self._lead(pending)
         else:
-            try:
-                pending.wait()
-            except BaseException:
-                self._abandon(pending)
-                raise
-            if pending.leads and not pending.done:
-                self._lead(pending)
+            pending.wait()
         return pending.outcome()
 
     def post(self, pending: Pending) -> None:
         """Have the batch committed without waiting."""
         if self._enter(pending):
-            self._wake_thread()
+            with self._lock:
+                self._wake_thread()
 
     def refuse(self, reason: Exception) -> None:
         """Take no further batches, and return when those that are in are done."""
@@ -110,49 +123,74 @@ class CommitQueue:
             self.refusal = self.refusal or reason
             self._idle.wait_for(lambda: not self._leading and not self._queue)
             thread, self._thread = self._thread, None
-        if thread is not None:
+        if thread is not None and thread is not threading.current_thread():
             self._turns.release()
             thread.join()
 
     def _enter(self, pending: Pending) -> bool:
-        """Queue the batch, and return whether its publisher has to lead."""
+        """Queue the batch, and return whether somebody has to begin to lead."""
         with self._lock:
             if self.refusal is not None:
                 raise self.refusal
             self._queue.append(pending)
-            leads, self._leading = not self._leading, True
-            return leads
+            if not self._leading and (pending.future is None or not self._telling):
+                self._leading = True
+                return True
+            if pending.future is None:
+                pending.prepare()
+            return False
 
     def _lead(self, mine: Pending | None) -> None:
-        """Commit until `mine` is done (without one: once), pass the lead on, and tell who was waiting.
+        """Commit until `mine` is done (without one: until the queue is empty or there are futures), and tell all.
 
-        They are told last, so that what they do on being told may append again.
+        Futures are settled when the lead is given up, so that what they call may append again.
         """
-        finished = list[Pending]()
+        waiting, futures = list[Pending](), list[Pending]()
+
+        def tell_waiting() -> None:
+            for pending in waiting:
+                pending.tell()
+            waiting.clear()
+
+        def sort(finished: list[Pending]) -> None:
+            for pending in finished:
+                (waiting if pending.future is None else futures).append(pending)
+
         try:
-            while True:
-                self._take()
-                if self._group:
-                    self._commit(self._group)
-                finished += self._group
+            while self._take(mine, telling=bool(futures)):
+                self._commit(self._group, tell_waiting)
+                tell_waiting()
+                sort(self._group)
                 self._group.clear()
-                if mine is None or mine.done:
-                    break
         except BaseException as error:
-            finished += self._fail(self._explain(error))
+            tell_waiting()
+            sort(self._fail(self._explain(error)))
+            self._take(mine, telling=bool(futures))
             # An interrupt stops the partition as a failing disk does, and goes on to whom it was meant for.
             if not isinstance(error, Exception):
                 raise
         finally:
-            self._pass_on()
-            _tell(finished, mine)
+            tell_waiting()
+            for pending in futures:
+                pending.tell()
 
-    def _take(self) -> None:
-        size = 0
+    def _take(self, mine: Pending | None, *, telling: bool) -> bool:
+        """Take the next group and return True; or give up the lead, or pass it on to the thread, and return False."""
+        group, queue, size = self._group, self._queue, 0
         with self._lock:
-            while self._queue and len(self._group) < _MOST_BATCHES and size < _MOST_BYTES:
-                size += self._queue[0].size
-                self._group.append(self._queue.popleft())
+            if queue and (not telling if mine is None else self._telling or not mine.done):
+                while queue and len(group) < _MOST_BATCHES and size < _MOST_BYTES:
+                    size += queue[0].size
+                    group.append(queue.popleft())
+                return True
+            if mine is None:
+                self._telling = telling
+            elif queue:
+                self._wake_thread()
+                return False
+            self._leading = False
+            self._idle.notify_all()
+            return False
 
     def _fail(self, error: Exception) -> list[Pending]:
         with self._lock:
@@ -164,34 +202,11 @@ class CommitQueue:
             pending.result, pending.error = None, error
         return waiting
 
-    def _pass_on(self) -> None:
-        """Give the lead to the first who waits, or to nobody."""
-        with self._lock:
-            if not self._queue:
-                self._leading = False
-                self._idle.notify_all()
-                return
-            heir = self._queue[0]
-            heir.leads = True
-            waits = heir.future is None
-        if waits:
-            heir.wake()
-        else:
-            self._wake_thread()
-
-    def _abandon(self, pending: Pending) -> None:
-        """Let the queue's own thread take the place of a publisher that was interrupted while it waited."""
-        with self._lock:
-            pending.future = Future()
-            leads = pending.leads
-        if leads:
-            self._wake_thread()
-
     def _wake_thread(self) -> None:
-        with self._lock:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
-                self._thread.start()
+        """Give the lead to the queue's thread; the lock is held."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
+            self._thread.start()
         self._turns.release()
 
     def _serve(self) -> None:
@@ -202,14 +217,14 @@ class CommitQueue:
                 if self._thread is not mine:
                     return
             self._lead(None)
+            while self._resume():
+                self._lead(None)
 
-
-def _tell(finished: list[Pending], mine: Pending | None) -> None:
-    for pending in finished:
-        if pending.future is None:
-            if pending is not mine:
-                pending.wake()
-        elif pending.error is not None:
-            pending.future.set_exception(pending.error)
-        elif pending.result is not None:
-            pending.future.set_result(pending.result)
+    def _resume(self) -> bool:
+        """Return whether batches came while futures were settled, and nobody leads."""
+        with self._lock:
+            self._telling = False
+            if self._leading or not self._queue:
+                return False
+            self._leading = True
+            return True

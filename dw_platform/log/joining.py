@@ -21,12 +21,12 @@ def joined(group: Sequence[Pending], now_ms: int) -> Iterator[tuple[list[Pending
     count = size = 0
     for pending in group:
         small = isinstance(pending.records, Records)
-        if run and not (small and count + len(pending) <= _MOST_RECORDS and size + pending.size <= _MOST_BYTES):
+        if run and not (small and count + pending.count <= _MOST_RECORDS and size + pending.size <= _MOST_BYTES):
             yield run, _columns(run, now_ms)
             run, count, size = [], 0, 0
         if small:
             run.append(pending)
-            count, size = count + len(pending), size + pending.size
+            count, size = count + pending.count, size + pending.size
         else:
             yield [pending], pending.records if isinstance(pending.records, Columns) else None
     if run:

@@ -7,7 +7,7 @@ partition again, which checks all of it, goes on.
 
 import contextlib
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from itertools import pairwise
 from pathlib import Path
@@ -209,21 +209,22 @@ class PartitionLog:
         columns = Columns.of(records)
         return Pending(columns, columns.check_sizes(self._policy.max_record_bytes), future)
 
-    def _commit(self, group: Sequence[Pending]) -> None:
+    def _commit(self, group: Sequence[Pending], before_waiting: Callable[[], None]) -> None:
         """Write a group of batches and acknowledge them as the policy says."""
         policy = self._policy.fsync
         if policy.mode is FsyncMode.INTERVAL:
             due = self._last_sync + policy.interval.total_seconds() - self._clock.monotonic()
             if due > 0:
+                before_waiting()
                 self._clock.wait(self._stop, due)
         now_ms = self._now_ms()
         with self._files:
             self._write(group, now_ms)
+            self._active.write()
             if self._must_sync(group):
+                before_waiting()
                 self._active.sync()
                 self._unsynced, self._last_sync = 0, self._clock.monotonic()
-            else:
-                self._active.write()
             if any(pending.rolls for pending in group) and not self._active.empty:
                 self._active.roll(now_ms)
             self._acknowledged = self._active.info.end
@@ -238,7 +239,7 @@ class PartitionLog:
                 self._batches += len(members)
             base = self._active.info.end - (0 if columns is None else len(columns))
             for pending in members:
-                after = base + len(pending)
+                after = base + pending.count
                 pending.result, base = AppendResult(base, after), after
 
     def _must_sync(self, group: Sequence[Pending]) -> bool:
