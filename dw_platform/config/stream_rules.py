@@ -128,7 +128,7 @@ def _is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
-        return host.lower() == "localhost"
+        return host == "localhost"
 
 
 def _is(switch: Any, *, default: bool = False) -> bool:

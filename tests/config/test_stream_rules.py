@@ -114,7 +114,7 @@ def test_what_does_not_fit_is_answered_with_its_key_its_line_and_what_is_allowed
         "gateway: {host: '0.0.0.0', require_keys: '${YES}'}",
         "gateway: {host: 127.0.0.53}",
         "gateway: {host: '[::1]'}",
-        "gateway: {host: LOCALHOST}",
+        "gateway: {host: localhost}",
         f"streams: [{{{STREAM}, fsync: {{mode: messages}}}}]",
         f"streams: [{{{STREAM}, durable: false, fsync: {{mode: never}}}}]",
         f"streams: [{{{STREAM}, fsync: {{mode: interval, interval: 1m}}}}]",

@@ -1,0 +1,34 @@
+"""The limits that `platform.yaml` gives to the subsystems; changes in the control store come on top of them."""
+
+from dw_platform.bus import BusLimits
+from dw_platform.config import PlatformConfig
+from dw_platform.pipelines.platform import Platform
+from dw_platform.scaling import LimitCatalogue, LimitControl
+from dw_platform.streaming.limits import StreamingLimits
+
+
+def bus_limits(config: PlatformConfig) -> BusLimits:
+    """Return the limits with which the bus starts."""
+    return BusLimits(
+        max_subscribers_per_topic=config.bus.max_subscribers,
+        max_message_queue_size=config.bus.max_queued,
+        max_topics=config.bus.max_topics,
+        partitions=config.bus.partitions,
+        ring_size=config.bus.ring_size,
+        thresholds=config.scaling.pressure(),
+    )
+
+
+def streaming_limits(config: PlatformConfig) -> StreamingLimits:
+    """Return the limits with which a process that publishes and reads streams starts."""
+    return StreamingLimits(thresholds=config.scaling.pressure())
+
+
+def limit_catalogue(config: PlatformConfig) -> LimitCatalogue:
+    """Return every subsystem that has limits, by the name that it has in every process."""
+    return LimitCatalogue({"bus": bus_limits(config), "streaming": streaming_limits(config)})
+
+
+def limit_control(platform: Platform) -> LimitControl:
+    """Return what watches and steers the subsystems, wherever they run."""
+    return LimitControl(platform.store, limit_catalogue(platform.config), clock=platform.clock)
