@@ -96,12 +96,17 @@ def check_positions(
     snapshot: Snapshot, positions: Mapping[str, int], planned_from: Mapping[str, int | None] | None = None
 ) -> None:
     """Refuse positions that do not move forward, or that were planned from others than the snapshot has."""
+    check_unmoved(snapshot, planned_from or {})
     for app_id, proposed in positions.items():
         committed = snapshot.position(app_id)
-        if planned_from is not None and committed != planned_from[app_id]:
-            raise PositionConflictError(snapshot.table, [app_id])
         if committed is not None and proposed <= committed:
             raise StalePositionError(snapshot.table, app_id, committed, proposed)
+
+
+def check_unmoved(snapshot: Snapshot, planned_from: Mapping[str, int | None]) -> None:
+    """Raise PositionConflictError if the snapshot has other positions than these."""
+    if moved := [app_id for app_id, position in planned_from.items() if snapshot.position(app_id) != position]:
+        raise PositionConflictError(snapshot.table, moved)
 
 
 def commit_files(
@@ -112,9 +117,14 @@ def commit_files(
     schema: pa.Schema,
     positions: Mapping[str, int],
     note: CommitNote,
+    forward_only: bool = True,
 ) -> int:
-    """Commit `files` on top of `snapshot` and return the version; the caller holds the table's lock, shared."""
-    check_positions(snapshot, positions)
+    """Commit `files` on top of `snapshot` and return the version; the caller holds the table's lock, shared.
+
+    Positions may go back only where whoever calls has removed the rows beyond them.
+    """
+    if forward_only:
+        check_positions(snapshot, positions)
     properties = CommitProperties(
         custom_metadata={NOTE_KEY: note.to_json()},
         max_commit_retries=_MAX_ATTEMPTS,

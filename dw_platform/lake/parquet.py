@@ -86,17 +86,13 @@ def new_job_id() -> str:
 
 def write_batches(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> Iterator[DataFile]:
     """Write all batches and yield the finished files; on any error remove what this call wrote."""
-    finished: list[DataFile] = []
-    open_files: dict[Partition, _OpenFile] = {}
+    files = TaskFiles(job)
     try:
         for batch in batches:
-            if len(batch):
-                _require_values(job, batch)
-                for partition, rows in split_by_partition(conform(batch, job.schema), job.partition_by):
-                    finished += _add(job, open_files, partition, rows)
-        finished += [file.finish() for file in open_files.values()]
+            files.add(batch)
+        finished = files.finish()
     except BaseException:
-        _discard(job, [file.path for file in open_files.values()] + [file.path for file in finished])
+        files.discard()
         raise
     yield from finished
 
@@ -110,24 +106,6 @@ def remove_job_files(location: TableLocation, job_id: str) -> int:
         with contextlib.suppress(FileNotFoundError):
             system.delete_file(path)
     return len(left)
-
-
-def _add(
-    job: WriteJob, open_files: "dict[Partition, _OpenFile]", partition: Partition, rows: pa.RecordBatch
-) -> list[DataFile]:
-    finished = []
-    if partition not in open_files:
-        if len(open_files) >= MAX_OPEN_FILES:
-            oldest = next(iter(open_files))
-            finished.append(open_files.pop(oldest).finish())
-        open_files[partition] = _OpenFile(job, partition)
-    file = open_files[partition]
-    file.add(rows)
-    if sum(each.gathered_bytes for each in open_files.values()) > GATHERED_BYTES:
-        max(open_files.values(), key=lambda each: each.gathered_bytes).flush()
-    if file.size >= job.target_file_bytes:
-        finished.append(open_files.pop(partition).finish())
-    return finished
 
 
 def _require_values(job: WriteJob, batch: pa.RecordBatch) -> None:
@@ -145,12 +123,51 @@ def _require_values(job: WriteJob, batch: pa.RecordBatch) -> None:
             raise NullInRequiredColumnError(field.name, missing)
 
 
-def _discard(job: WriteJob, paths: list[str]) -> None:
-    system, root = job.location.filesystem()
-    for path in paths:
-        # Best effort: the driver sweeps by job id afterwards, and VACUUM after that.
-        with contextlib.suppress(OSError):
-            system.delete_file(f"{root}/{path}")
+class TaskFiles:
+    """The files that one task writes for one job. Whoever adds rows either finishes or, after any error, discards."""
+
+    def __init__(self, job: WriteJob) -> None:
+        self._job = job
+        self._open: dict[Partition, _OpenFile] = {}
+        self._finished: list[DataFile] = []
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take the rows; raise NullInRequiredColumnError or ValueDoesNotFitError for those that the table forbids."""
+        if not len(batch):
+            return
+        _require_values(self._job, batch)
+        for partition, rows in split_by_partition(conform(batch, self._job.schema), self._job.partition_by):
+            self._add(partition, rows)
+
+    def finish(self) -> list[DataFile]:
+        """Return every file, durable and closed."""
+        for partition in list(self._open):
+            self._finish(partition)
+        return self._finished
+
+    def discard(self) -> None:
+        """Remove whatever was written; best effort, because the driver sweeps by job id, and VACUUM after that."""
+        system, root = self._job.location.filesystem()
+        for path in [file.path for file in self._open.values()] + [file.path for file in self._finished]:
+            with contextlib.suppress(OSError):
+                system.delete_file(f"{root}/{path}")
+
+    def _add(self, partition: Partition, rows: pa.RecordBatch) -> None:
+        if partition not in self._open:
+            if len(self._open) >= MAX_OPEN_FILES:
+                self._finish(next(iter(self._open)))
+            self._open[partition] = _OpenFile(self._job, partition)
+        file = self._open[partition]
+        file.add(rows)
+        if sum(each.gathered_bytes for each in self._open.values()) > GATHERED_BYTES:
+            max(self._open.values(), key=lambda each: each.gathered_bytes).flush()
+        if file.size >= self._job.target_file_bytes:
+            self._finish(partition)
+
+    def _finish(self, partition: Partition) -> None:
+        # It stays among the open ones until it is done, so that a failure leaves nothing that `discard` cannot see.
+        self._finished.append(self._open[partition].finish())
+        del self._open[partition]
 
 
 class _OpenFile:

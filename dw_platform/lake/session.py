@@ -26,6 +26,7 @@ from dw_platform.lake.jars import DELTA_JARS, S3_JARS, resolve_jars
 from dw_platform.lake.java import find_java
 from dw_platform.lake.settings import LakeSettings, SparkSettings
 
+_ASSUMED_CORES = 8
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
@@ -63,6 +64,12 @@ class SparkProvider:
     def started(self) -> bool:
         """Whether the session has been opened; asking does not open it."""
         return self._session is not None
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks run at once; opens the session. A Connect server does not say, so a few are assumed."""
+        session = self.get()
+        return _ASSUMED_CORES if self.settings.remote else max(1, session.sparkContext.defaultParallelism)
 
     def stop(self) -> None:
         """End the session and, when it is local, its JVM's Spark context; `get` opens a new one."""

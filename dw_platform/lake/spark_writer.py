@@ -111,6 +111,18 @@ def _append_in_transaction(
         transaction.commit(actions, _write_operation(spark, note))
 
 
+def set_positions_with_spark(
+    spark: SparkSession, base: Snapshot, positions: Mapping[str, int], note: CommitNote
+) -> None:
+    """Commit positions, lower ones too, and no rows; the caller holds the lock exclusively."""
+    if is_connect(spark):
+        raise OnePositionError(base.table, len(positions))
+    transaction = _delta_log(spark, base.location).startTransaction()
+    for app_id in positions:
+        transaction.txnVersion(app_id)
+    transaction.commit(_set_transactions(spark, positions), _write_operation(spark, note))
+
+
 def _append_over_connect(
     spark: SparkSession,  # noqa: ARG001  the frame knows its session
     base: Snapshot,

@@ -25,6 +25,7 @@ from dw_platform.lake.commit import (
     CommitRefusedError,
     NotCommittedError,
     check_positions,
+    check_unmoved,
     commit_files,
 )
 from dw_platform.lake.commit_log import LoggedCommit, find_commit
@@ -57,8 +58,10 @@ from dw_platform.lake.spark_writer import (
     overwrite_with_spark,
     require_identifier,
     run_with_note,
+    set_positions_with_spark,
     translated,
 )
+from dw_platform.lake.staging import PreparedWrite, StagedWrite
 from dw_platform.lake.statistics import indexed_columns
 
 Missing = Literal["refuse", "null"]
@@ -153,6 +156,30 @@ class LakeTable:
         files = self._write_files(rows, base, base.schema)
         return self._commit_arrow(base, files, mode="append", positions=moved, started=started)
 
+    def prepare(self, schema: pa.Schema, *, missing: Missing = "refuse") -> PreparedWrite:
+        """Make ready for rows of `schema` that `stage` writes, adding columns where it takes that.
+
+        Plan from the snapshot in the result: `commit_staged` commits with it. TableMissingError if there is no table.
+        """
+        incoming = normal_schema(schema)
+        base = self._evolved(self._name_features(self.snapshot()), incoming, missing)
+        return PreparedWrite(base, self._new_job(base, base.schema), incoming)
+
+    def commit_staged(self, staged: StagedWrite, *, positions: Mapping[str, int] | None = None) -> CommitReport:
+        """Add the staged rows, and the source positions they end at, in one commit; as `append` does.
+
+        If anybody has moved one of the positions since the write was prepared, PositionConflictError says so. After
+        every error that proves that nothing was committed the files are gone; prepare, plan and stage anew.
+        """
+        started = time.monotonic()
+        moved = dict(positions or {})
+        base, job = staged.prepared.snapshot, staged.prepared.job
+        if staged.deferred is not None:
+            planned_from = {app_id: base.position(app_id) for app_id in moved}
+            return self._append_with_spark(staged.deferred, base, moved, planned_from, started)
+        files = _WrittenFiles(job, list(staged.files))
+        return self._commit_arrow(base, files, mode="append", positions=moved, started=started)
+
     def overwrite(self, rows: Rows, *, partition_by: Sequence[str] | None = None) -> CommitReport:
         """Replace all rows, and the columns if they differ, in one commit; readers see the old or the new table."""
         started = time.monotonic()
@@ -203,6 +230,24 @@ class LakeTable:
         base = self.snapshot()
         statement = f"DELETE FROM {_sql_name(self.location)} WHERE {predicate}"  # noqa: S608
         return self._spark_statement(self._spark.get(), base, statement, "rows are found by Spark", started)
+
+    def rewind(self, predicate: str, positions: Mapping[str, int], *, snapshot: Snapshot) -> None:
+        """Delete the rows that a SQL condition names and set `positions`, lower ones too, with no commit in between.
+
+        The only way to move a position back. If one of them was moved since `snapshot`, PositionConflictError is
+        raised and nothing changed. These are two commits under one lock: after a crash between them the rows are
+        gone and the positions as they were, so the caller remembers what it began and calls again.
+        """
+        planned_from = {app_id: snapshot.position(app_id) for app_id in positions}
+        statement = f"DELETE FROM {_sql_name(self.location)} WHERE {predicate}"  # noqa: S608
+        spark = self._spark.get()
+        note = CommitNote(engine=Engine.SPARK, reason="rows are read again")
+        with translated(self.name, positions), self._lock.exclusive():
+            check_unmoved(self.snapshot(), planned_from)
+            run_with_note(spark, note, lambda: spark.sql(statement).collect())
+            base = self.snapshot()
+            check_unmoved(base, planned_from)
+            self._set_positions(spark, base, positions)
 
     def read(self, version: int | None = None) -> DataFrame:
         """Return the rows as a Spark DataFrame."""
@@ -263,20 +308,23 @@ class LakeTable:
         return self._name_features(self.snapshot())
 
     def _write_files(self, rows: Rows, base: Snapshot, schema: pa.Schema) -> "_WrittenFiles":
+        job = self._new_job(base, schema)
+        with self._removing_files_of(job, BaseException):
+            try:
+                return _WrittenFiles(job, write_files(rows, job, self._spark.get))
+            except OSError as error:
+                raise StorageUnreachableError(self.name, str(error).splitlines()[0]) from error
+
+    def _new_job(self, base: Snapshot, schema: pa.Schema) -> WriteJob:
         in_files = pa.schema([field for field in schema if field.name not in base.partition_by])
         opaque = opaque_columns(base.facts)
-        job = WriteJob(
+        return WriteJob(
             location=self.location,
             job_id=new_job_id(),
             schema=schema,
             partition_by=base.partition_by,
             indexed=frozenset(path for path in indexed_columns(in_files, base.configuration) if path[0] not in opaque),
         )
-        with self._removing_files_of(job, BaseException):
-            try:
-                return _WrittenFiles(job, write_files(rows, job, self._spark.get))
-            except OSError as error:
-                raise StorageUnreachableError(self.name, str(error).splitlines()[0]) from error
 
     def _commit_arrow(
         self, base: Snapshot, written: "_WrittenFiles", *, mode: str, positions: Mapping[str, int], started: float
@@ -332,6 +380,15 @@ class LakeTable:
         if (newest.facts, newest.partition_by) != (base.facts, base.partition_by):
             raise CommitConflictError(self.name, "the table's columns or properties were changed")
         return newest
+
+    def _set_positions(self, spark: SparkSession, base: Snapshot, positions: Mapping[str, int]) -> None:
+        note = CommitNote(engine=base.writer.engine, reason="positions are moved")
+        if base.writer.engine is Engine.SPARK:
+            set_positions_with_spark(spark, base, positions, note)
+        else:
+            commit_files(
+                base, [], mode="append", schema=base.schema, positions=positions, note=note, forward_only=False
+            )
 
     def _append_with_spark(
         self,

@@ -1,0 +1,203 @@
+"""One Spark job that writes files of several tables at once, to be committed table by table afterwards.
+
+    ready = {"good": orders.prepare(schema), "bad": rejected.prepare(schema)}
+    staged = stage(SplitTasks(payloads, read), ready, spark=lake.spark.get)
+    rejected.commit_staged(staged.writes["bad"], positions=...)
+    orders.commit_staged(staged.writes["good"], positions=...)
+
+A staged write is files that no log refers to. Until it is committed nothing of it can be seen, and whoever decides
+against it discards it. If the job fails, all files of all its tables are removed.
+
+A table that needs Spark's writer has no files before its commit: its rows are counted here, and read a second time
+by the commit. A source that cannot be read twice alike must not be used with such a table.
+"""
+
+import contextlib
+import json
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from dw_platform.foundation import PermanentError
+from dw_platform.lake.features import Engine
+from dw_platform.lake.opening import StorageUnreachableError
+from dw_platform.lake.parquet import DataFile, TaskFiles, WriteJob, remove_job_files
+from dw_platform.lake.rows import ArrowTasks
+from dw_platform.lake.snapshot import Snapshot
+from dw_platform.lake.task_errors import carried, packed, task_error, unpacked
+
+Targeted = Generator[tuple[str, pa.RecordBatch], None, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SplitTasks:
+    """One Spark task for each payload; `read` runs inside the task and yields (target, batch).
+
+    What the generator returns at its end, anything that JSON can hold, is handed to the driver.
+    """
+
+    payloads: Sequence[Any]
+    """Picklable; each describes what one task reads."""
+
+    read: Callable[[Any], Targeted]
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedWrite:
+    """A table made ready for files: the snapshot to plan from and to commit with, and what the tasks must know."""
+
+    snapshot: Snapshot
+    job: WriteJob
+    schema: pa.Schema
+    """Of the rows; columns that the table computes may be missing in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagedWrite:
+    """Rows of one table, written but not committed."""
+
+    prepared: PreparedWrite
+    rows: int
+    files: tuple[DataFile, ...] = ()
+    deferred: ArrowTasks | None = None
+    """For Spark's writer: what it reads when it commits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """What a job staged, by target, and what each task returned at its end, in the order of the payloads."""
+
+    writes: Mapping[str, StagedWrite]
+    notes: tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """What one task did."""
+
+    files: dict[str, list[DataFile]]
+    rows: dict[str, int] = field(default_factory=dict)
+    note: Any = None
+    error: str | None = None
+
+    def to_json(self) -> str:
+        listed = {target: [astuple(file) for file in files] for target, files in self.files.items()}
+        return json.dumps([listed, self.rows, self.note, self.error])
+
+    @classmethod
+    def from_json(cls, text: str) -> "_Outcome":
+        files, rows, note, error = json.loads(text)
+        return cls({target: [DataFile(*file) for file in each] for target, each in files.items()}, rows, note, error)
+
+
+def stage(
+    tasks: SplitTasks,
+    targets: Mapping[str, PreparedWrite],
+    *,
+    spark: Callable[[], SparkSession] | None,
+) -> Staging:
+    """Run the tasks and return what they wrote; without `spark` they run here, one after the other.
+
+    A PermanentError of a task arrives as itself and without a retry, a TransientError as itself after Spark's own
+    retries, anything else as TaskFailedError. Whatever fails, no file of the job stays behind.
+    """
+    try:
+        outcomes = _run_here(tasks, targets) if spark is None else _run_in_spark(tasks, targets, spark())
+    except BaseException as error:
+        for target in targets.values():
+            _remove(target.job)
+        if isinstance(error, OSError):
+            names = ", ".join(target.snapshot.table for target in targets.values())
+            raise StorageUnreachableError(names, str(error).splitlines()[0]) from error
+        raise
+    writes = {name: _staged(name, target, tasks, outcomes) for name, target in targets.items()}
+    return Staging(writes, tuple(outcome.note for outcome in outcomes))
+
+
+def discard(staged: StagedWrite) -> None:
+    """Remove the files of a write that will not be committed; what cannot be removed now is left to VACUUM."""
+    if staged.files:
+        _remove(staged.prepared.job)
+
+
+def _remove(job: WriteJob) -> None:
+    with contextlib.suppress(OSError):
+        remove_job_files(job.location, job.job_id)
+
+
+def _staged(name: str, target: PreparedWrite, tasks: SplitTasks, outcomes: Sequence[_Outcome]) -> StagedWrite:
+    rows = sum(outcome.rows.get(name, 0) for outcome in outcomes)
+    if target.snapshot.writer.engine is Engine.SPARK:
+        return StagedWrite(target, rows, deferred=ArrowTasks(target.schema, tasks.payloads, _only(name, tasks)))
+    return StagedWrite(target, rows, tuple(file for outcome in outcomes for file in outcome.files.get(name, ())))
+
+
+def _only(name: str, tasks: SplitTasks) -> Callable[[Any], Iterator[pa.RecordBatch]]:
+    read = tasks.read
+    return lambda payload: (batch for target, batch in read(payload) if target == name)
+
+
+def _jobs(targets: Mapping[str, PreparedWrite]) -> dict[str, WriteJob | None]:
+    return {
+        name: target.job if target.snapshot.writer.engine is Engine.ARROW else None for name, target in targets.items()
+    }
+
+
+def _run_here(tasks: SplitTasks, targets: Mapping[str, PreparedWrite]) -> list[_Outcome]:
+    jobs = _jobs(targets)
+    return [_write(jobs, tasks.read(payload)) for payload in tasks.payloads]
+
+
+def _run_in_spark(tasks: SplitTasks, targets: Mapping[str, PreparedWrite], session: SparkSession) -> list[_Outcome]:
+    payloads, read, jobs = list(tasks.payloads), tasks.read, _jobs(targets)
+
+    def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in (value for batch in numbers for value in batch.column(0).to_pylist()):
+            told = [[number], [_told(jobs, read(payloads[number]))]]
+            yield pa.RecordBatch.from_arrays([pa.array(told[0], pa.int64()), pa.array(told[1])], ["task", "outcome"])
+
+    if not payloads:
+        return []
+    frame = session.range(0, len(payloads), 1, len(payloads)).mapInArrow(run, "task long, outcome string")
+    try:
+        collected = sorted(frame.collect(), key=lambda row: row.task)
+    except PySparkException as error:
+        raise task_error(str(error)) from error
+    outcomes = [_Outcome.from_json(row.outcome) for row in collected]
+    for outcome in outcomes:
+        if outcome.error:
+            raise unpacked(outcome.error)
+    return outcomes
+
+
+def _told(jobs: Mapping[str, WriteJob | None], batches: Targeted) -> str:
+    """Write and describe what was written; a permanent error travels as a value, for Spark would retry a raised one."""
+    with carried():
+        try:
+            return _write(jobs, batches).to_json()
+        except PermanentError as refused:
+            return _Outcome({}, error=packed(refused)).to_json()
+
+
+def _write(jobs: Mapping[str, WriteJob | None], batches: Targeted) -> _Outcome:
+    files = {name: TaskFiles(job) for name, job in jobs.items() if job is not None}
+    rows = dict.fromkeys(jobs, 0)
+    try:
+        while True:
+            try:
+                target, batch = next(batches)
+            except StopIteration as end:
+                return _Outcome({name: each.finish() for name, each in files.items()}, rows, end.value)
+            rows[target] += len(batch)
+            if target in files:
+                files[target].add(batch)
+    except BaseException:
+        for each in files.values():
+            each.discard()
+        raise
+    finally:
+        batches.close()
