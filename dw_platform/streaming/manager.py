@@ -144,6 +144,10 @@ class StreamingScalingManager:
         if error is not None:
             raise error
 
+    def maintain(self, topic: str) -> None:
+        """Apply the topic's retention and compaction where that is the client's work; it reads and removes files."""
+        self._opened(topic).broker.maintain(topic)
+
     def backpressure(self, topic: str) -> StreamingBackpressureHandler:
         """Return what watches over one stream's depth."""
         return self._stream(topic).handler
