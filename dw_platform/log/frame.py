@@ -120,17 +120,24 @@ def read_header(data: bytes, at: int, salt: int) -> FrameHeader | None:
     return FrameHeader(flags, length, count, base, span, body_crc, appended_ms, durable)
 
 
-def take_frame(data: bytes, buffer: Any, at: int, position: int, salt: int) -> Frame | Incomplete | Bad:
-    """Return the frame at `at` of `data`, which was read from the file's byte `position`; `buffer` is Arrow's view."""
+def check_frame(data: bytes, buffer: Any, at: int, salt: int) -> tuple[FrameHeader, Any] | Incomplete | Bad:
+    """Return header and body of the frame at `at` of `data` if they match their checksums; `buffer` is Arrow's view."""
     available = len(data) - at
     if available < HEADER_BYTES:
         return Incomplete(HEADER_BYTES)
     header = read_header(data, at, salt)
     if header is None:
         return Bad("there is no frame header with a matching checksum")
-    if header.length > available:
-        return Incomplete(header.length)
-    body = buffer.slice(at + HEADER_BYTES, header.length - HEADER_BYTES)
+    length = header.length
+    if length > available:
+        return Incomplete(length)
+    body = buffer.slice(at + HEADER_BYTES, length - HEADER_BYTES)
     if google_crc32c.value(body) != header.body_crc:
         return Bad("the frame's body does not match its checksum")
-    return Frame(position + at, header, body)
+    return header, body
+
+
+def take_frame(data: bytes, buffer: Any, at: int, position: int, salt: int) -> Frame | Incomplete | Bad:
+    """Return the frame at `at` of `data`, which was read from the file's byte `position`."""
+    found = check_frame(data, buffer, at, salt)
+    return Frame(position + at, *found) if isinstance(found, tuple) else found

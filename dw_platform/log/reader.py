@@ -165,7 +165,7 @@ class PartitionReader:
             walk = FrameWalk(last.file, last.header, last.file.size())
             if self._walked is not None and self._walked[0] == base:
                 _, walk.position, walk.next_offset = self._walked
-            deque(walk, maxlen=0)
+            deque(walk.parts(), maxlen=0)
         finally:
             last.file.close()
         self._walked = (base, walk.position, walk.next_offset)

@@ -14,7 +14,7 @@ import json
 import logging
 from dataclasses import dataclass, replace
 
-from dw_platform.log.check import Tail, check_closed, check_last
+from dw_platform.log.check import Tail, check_all_closed, check_last
 from dw_platform.log.contract import RecoveryReport
 from dw_platform.log.disk import Disk, Mark, read_all
 from dw_platform.log.disk import replace as replace_file
@@ -46,8 +46,8 @@ def recover(disk: Disk, directory: str, mark: Mark, now_ms: int) -> Recovered:
     if not layout.segments:
         return _begin(disk, directory, layout, (start, promised), now_ms)
     *closed, last = layout.segments
-    for segment in [] if clean else closed:
-        check_closed(disk, directory, segment)
+    if not clean:
+        check_all_closed(disk, directory, closed)
     tail = check_last(disk, directory, last)
     if not clean:
         _settle(disk, directory, last, tail)

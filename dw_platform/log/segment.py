@@ -20,6 +20,7 @@ import secrets
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import google_crc32c
 import pyarrow as pa
@@ -28,14 +29,15 @@ from dw_platform.log.disk import Disk, ReadFile
 from dw_platform.log.errors import CorruptSegmentError
 from dw_platform.log.frame import HEADER_BYTES as FRAME_HEADER_BYTES
 from dw_platform.log.frame import MAGIC as FRAME_MAGIC
-from dw_platform.log.frame import Bad, Frame, Incomplete, read_header, take_frame
+from dw_platform.log.frame import Bad, Frame, FrameHeader, Incomplete, check_frame, read_header, take_frame
 
 MAGIC = b"DWLOGSEG"
 VERSION = 1
 HEADER_BYTES = 64
 COMPACTED = 1
-# Large enough that system calls vanish beside checksums, small enough that a hundred readers fit in memory.
-BLOCK_BYTES = 4 * 1024 * 1024
+# Large enough that system calls vanish beside checksums, small enough to be still in a core's cache when they are
+# computed: with 4 MiB, checking takes a third longer.
+BLOCK_BYTES = 1024 * 1024
 _HEADER = struct.Struct("<8sHHIQQQq12xI")
 _NAME = re.compile(r"(\d{20})\.segment", re.ASCII)
 
@@ -125,30 +127,44 @@ class FrameWalk:
         self.problem: str | None = None
 
     def __iter__(self) -> Iterator[Frame]:
+        return (Frame(position, header, body) for position, header, body in self.parts())
+
+    def parts(self) -> Iterator[tuple[int, FrameHeader, Any]]:
+        """Yield position, header and body of each frame; cheaper than frames where that is enough."""
         needed = BLOCK_BYTES
         while self.position < self._size and self.problem is None:
             start, wanted = self.position, min(max(needed, BLOCK_BYTES), self._size - self.position)
             data = self._file.read(start, wanted)
-            for item in frames_in(data, start, self._header.salt):
-                if isinstance(item, Frame):
-                    self._step(item)
-                    yield item
-                elif isinstance(item, Bad):
-                    self.problem = item.reason
-                elif self.position + item.needed > self._size or len(data) < wanted:
-                    self.problem = "the file ends inside a frame"
-                else:
-                    needed = item.needed
+            needed, at, buffer = BLOCK_BYTES, 0, pa.py_buffer(data)
+            while at < len(data):
+                item = check_frame(data, buffer, at, self._header.salt)
+                if not isinstance(item, tuple):
+                    needed = self._stop_at(item, short=len(data) < wanted)
+                    break
+                header, body = item
+                self._step(start + at, header)
+                yield start + at, header, body
+                at += header.length
             if not data:
                 self.problem = "the file ends before its last frame"
 
-    def _step(self, frame: Frame) -> None:
-        base = frame.header.base_offset
+    def _stop_at(self, item: Incomplete | Bad, *, short: bool) -> int:
+        """Return how much to read for the next frame, or note why there is none."""
+        if isinstance(item, Bad):
+            self.problem = item.reason
+        elif self.position + item.needed > self._size or short:
+            self.problem = "the file ends inside a frame"
+        else:
+            return item.needed
+        return 0
+
+    def _step(self, position: int, header: FrameHeader) -> None:
+        base = header.base_offset
         # A whole frame with a wrong offset was never half-written, so no recovery may cut it away.
         if base != self.next_offset and (self._header.compacted_end is None or base < self.next_offset):
             reason = f"a valid frame has offset {base} where {self.next_offset} belongs"
-            raise CorruptSegmentError(self._file.name, frame.position, reason)
-        self.position, self.next_offset = frame.end, frame.header.next_offset
+            raise CorruptSegmentError(self._file.name, position, reason)
+        self.position, self.next_offset = position + header.length, base + header.span
 
 
 def frames_in(data: bytes, position: int, salt: int) -> Iterator[Frame | Incomplete | Bad]:

@@ -14,6 +14,7 @@ from dw_platform.log import (
     Records,
     RecordsLostError,
     Severity,
+    check,
     verify,
 )
 from dw_platform.log.segment import base_of
@@ -168,6 +169,28 @@ def test_a_missing_segment_in_the_middle_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CorruptSegmentError, match="the next file follows"):
         PartitionLog.open(tmp_path)
     assert Severity.CORRUPT in {finding.severity for finding in verify(tmp_path)}
+
+
+@pytest.mark.parametrize("alone_bytes", [0, 1 << 30])
+def test_of_several_damaged_segments_the_oldest_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone_bytes: int
+) -> None:
+    monkeypatch.setattr(check, "_ALONE_BYTES", alone_bytes)  # with threads or without
+    with PartitionLog.open(tmp_path, LogPolicy(segment_bytes=1024)) as log:
+        for start in range(0, 400, 4):
+            log.append(Records([b"value %d" % number for number in range(start, start + 4)]))
+    (tmp_path / "clean").unlink()
+    with PartitionLog.open(tmp_path) as log:
+        assert log.recovery.end_offset == 400
+    (tmp_path / "clean").unlink()
+    segments = sorted(tmp_path.glob("*.segment"))
+    for damaged in (segments[4], segments[2]):
+        content = bytearray(damaged.read_bytes())
+        content[200] ^= 1
+        damaged.write_bytes(content)
+    with pytest.raises(CorruptSegmentError) as error:
+        PartitionLog.open(tmp_path)
+    assert error.value.file == str(segments[2])
 
 
 def test_damage_in_a_closed_log_is_found_by_the_reader_and_by_verify(tmp_path: Path) -> None:
