@@ -13,7 +13,9 @@ from dw_platform.streaming.contract import (
 from dw_platform.streaming.definition import StreamDefinition
 from dw_platform.streaming.directives import current_directive
 from dw_platform.streaming.errors import (
+    BrokerAccessError,
     BrokerUnavailableError,
+    DamagedRecordsError,
     GroupFencedError,
     PublishTimedOutError,
     SequenceGapError,
@@ -37,9 +39,11 @@ __all__ = [
     "DEFAULT_PARTITIONS",
     "BackpressureStrategy",
     "Broker",
+    "BrokerAccessError",
     "BrokerSettings",
     "BrokerUnavailableError",
     "Capabilities",
+    "DamagedRecordsError",
     "DegradationDirective",
     "Fetcher",
     "GroupFencedError",

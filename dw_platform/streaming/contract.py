@@ -65,9 +65,10 @@ class Fetcher(Protocol):
 
         A record that was acknowledged before the call comes without waiting. At least one comes when there is one,
         even if it alone is above `max_bytes`, and records that were published together may come together. The first
-        record's offset may be above `offset` where there is a gap, and a gap alone moves `next_offset` only. Raise RecordsExpiredError for an offset that retention has
-        removed, OffsetOutOfRangeError for a negative one or one beyond the end, and BrokerUnavailableError if the
-        broker does not answer.
+        record's offset may be above `offset` where there is a gap, and a gap alone moves `next_offset` only.
+
+        Raise RecordsExpiredError for an offset that retention has removed, OffsetOutOfRangeError for a negative one
+        or one beyond the end, and BrokerUnavailableError if the broker does not answer.
         """
 
     def close(self) -> None:

@@ -14,6 +14,28 @@ class BrokerUnavailableError(TransientError):
         )
 
 
+class BrokerAccessError(PermanentError):
+    """The broker answers and refuses: who asks is not known to it, or may not do this."""
+
+    def __init__(self, kind: str, address: str, reason: str) -> None:
+        self.kind, self.address, self.reason = kind, address, reason
+        super().__init__(
+            f"The {kind} broker at {address} refuses: {reason}. Check `broker.username`, `broker.password` and "
+            "`broker.options` in platform.yaml, and what that user may do at the broker."
+        )
+
+
+class DamagedRecordsError(PermanentError):
+    """Records that the broker holds cannot be read; nothing was skipped."""
+
+    def __init__(self, partition: str, offset: int, reason: str) -> None:
+        self.partition, self.offset, self.reason = partition, offset, reason
+        super().__init__(
+            f"{partition}: the records from offset {offset} on are damaged: {reason}. Let the broker restore them from "
+            "a replica; going on behind them would lose them silently."
+        )
+
+
 class UnsupportedByBrokerError(PermanentError):
     """This kind of broker has no such ability."""
 
