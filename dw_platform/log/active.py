@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from dw_platform.log.columns import Columns
+from dw_platform.log.columns import Body
 from dw_platform.log.disk import AppendFile, Disk
 from dw_platform.log.frame import encode_frame
 from dw_platform.log.index import IndexWriter
@@ -41,7 +41,7 @@ class ActiveSegment:
         """Return whether there is no record in it."""
         return self.info.size == HEADER_BYTES
 
-    def add(self, columns: Columns, now_ms: int) -> None:
+    def add(self, columns: Body, now_ms: int) -> None:
         """Encode a batch behind the last one; `write` brings it to the file."""
         if not self.empty and self._is_due(now_ms):
             self.roll(now_ms)

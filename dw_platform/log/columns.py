@@ -10,7 +10,9 @@ A bitmap (Arrow's validity, least significant bit first) is there if its column 
 Reading is slicing: the arrays point into the bytes that were read.
 """
 
+import struct
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -99,6 +101,39 @@ class Columns:
         flags |= _put_nulls(body, self.values, Flag.VALUE_NULLS)
         _put_binary(body, self.values)
         return flags, body
+
+
+class Plain:
+    """A small batch of values without nulls and nothing else: the same bytes as Columns would give, without Arrow."""
+
+    __slots__ = ("_count", "_parts")
+
+    def __init__(self, count: int, parts: Buffers) -> None:
+        self._count, self._parts = count, parts
+
+    @classmethod
+    def of(cls, records: Records) -> "Plain | None":
+        """Return the batch, or None if it needs more than this can hold."""
+        values = records.values
+        if records.keys is not None or records.headers is not None or records.timestamps_ms is not None:
+            return None
+        try:
+            data = b"".join(values)
+        except TypeError:  # one of them is None
+            return None
+        count = len(values)
+        offsets = struct.pack(f"<{count + 1}i", *accumulate(map(len, values), initial=0))
+        return cls(count, [offsets, _PADDING[-len(offsets) % 8], data, _PADDING[-len(data) % 8]])
+
+    def __len__(self) -> int:
+        return self._count
+
+    def encode(self) -> tuple[int, Buffers]:
+        """Return what the body holds, and its one buffer."""
+        return 0, [b"".join(self._parts)]
+
+
+Body = Columns | Plain
 
 
 class _Body:

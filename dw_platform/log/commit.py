@@ -28,7 +28,7 @@ _MOST_BYTES = 32 * 1024 * 1024
 class Pending:
     """A batch that waits for its acknowledgement; without records it only asks for an fsync, or for a new segment."""
 
-    __slots__ = ("_turn", "count", "error", "future", "records", "result", "rolls", "size")
+    __slots__ = ("_turn", "count", "error", "future", "offsets", "records", "rolls", "size")
 
     def __init__(
         self, records: Records | Columns | None, size: int, future: "Future[AppendResult] | None" = None
@@ -37,15 +37,15 @@ class Pending:
         if future is not None:
             future.set_running_or_notify_cancel()  # what is queued will be written and cannot be called back
         self.count = 0 if records is None else len(records)
-        self.result: AppendResult | None = None
+        self.offsets: tuple[int, int] | None = None
         self.error: BaseException | None = None
         self.rolls = False
         self._turn: threading.Lock | None = None
 
     @property
     def done(self) -> bool:
-        """Return whether there is a result or an error."""
-        return self.result is not None or self.error is not None
+        """Return whether there are offsets or an error."""
+        return self.offsets is not None or self.error is not None
 
     def prepare(self) -> None:
         """Have something to wait for; comes before the batch can be taken from the queue."""
@@ -63,21 +63,21 @@ class Pending:
             self._turn.release()
         elif self.future is not None and self.error is not None:
             self.future.set_exception(self.error)
-        elif self.future is not None and self.result is not None:
-            self.future.set_result(self.result)
+        elif self.future is not None:
+            self.future.set_result(self.outcome())
 
     def outcome(self) -> AppendResult:
         """Return the result, or raise the error."""
         if self.error is not None:
             raise self.error
-        assert self.result is not None
-        return self.result
+        assert self.offsets is not None
+        return AppendResult(*self.offsets)
 
 
 class CommitQueue:
     """Brings waiting batches to `commit`, a group at a time and never two groups at once.
 
-    `commit` must give every batch of its group a result, and calls what it gets with the group when it is about to
+    `commit` must give every batch of its group its offsets, and calls what it gets with the group when it is about to
     wait. What it raises becomes the error of all that wait and of all that come later; `explain` turns it into what
     publishers are told.
     """
@@ -199,7 +199,7 @@ class CommitQueue:
             self._group.clear()
             self._queue.clear()
         for pending in waiting:
-            pending.result, pending.error = None, error
+            pending.offsets, pending.error = None, error
         return waiting
 
     def _wake_thread(self) -> None:

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import google_crc32c
 
-from dw_platform.log.columns import Columns, decode
+from dw_platform.log.columns import Body, decode
 
 MAGIC = b"DWLF"
 VERSION = 1
@@ -88,7 +88,7 @@ class Bad:
 
 
 def encode_frame(
-    columns: Columns, *, base_offset: int, durable_offset: int, appended_ms: int, salt: int, span: int | None = None
+    columns: Body, *, base_offset: int, durable_offset: int, appended_ms: int, salt: int, span: int | None = None
 ) -> tuple[Sequence[Any], int]:
     """Return the buffers to write, and their length together."""
     flags, body = columns.encode()

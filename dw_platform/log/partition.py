@@ -240,7 +240,7 @@ class PartitionLog:
             base = self._active.info.end - (0 if columns is None else len(columns))
             for pending in members:
                 after = base + pending.count
-                pending.result, base = AppendResult(base, after), after
+                pending.offsets, base = (base, after), after
 
     def _must_sync(self, group: Sequence[Pending]) -> bool:
         policy = self._policy.fsync
