@@ -42,7 +42,7 @@ from dw_platform.log.reader import PartitionReader
 from dw_platform.log.records import Records
 from dw_platform.log.retention import RetentionPlan
 from dw_platform.log.store_disk import StoreDisk
-from dw_platform.log.topics import Log, TopicFinding
+from dw_platform.log.topics import Log, PartitionFiles, TopicFinding
 from dw_platform.log.verify import Finding, Severity, verify
 
 __all__ = [
@@ -63,6 +63,7 @@ __all__ = [
     "MaintenanceFailedError",
     "OffsetOutOfRangeError",
     "PartitionClosedError",
+    "PartitionFiles",
     "PartitionLockedError",
     "PartitionLog",
     "PartitionReader",

@@ -10,7 +10,7 @@ to partitions can tell which map a decision was made with. Nothing is remembered
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from dw_platform.log.names import check_name
 from dw_platform.log.partition import PartitionLog
 from dw_platform.log.policy import LogPolicy
 from dw_platform.log.reader import PartitionReader
+from dw_platform.log.segment import base_of
 from dw_platform.log.verify import Finding, verify
 
 TOPIC_FILE = "topic.json"
@@ -45,6 +46,14 @@ class TopicFinding:
 
     partition: int
     finding: Finding
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFiles:
+    """What a partition takes on disk."""
+
+    segments: int
+    bytes: int
 
 
 class Log:
@@ -103,14 +112,19 @@ class Log:
             self._store(changed)
             return changed
 
-    def delete_topic(self, topic: str) -> None:
-        """Remove the topic and its records; raise PartitionLockedError while one of its partitions has a writer."""
+    def delete_topic(self, topic: str, *, first: Callable[[], None] = lambda: None) -> None:
+        """Remove the topic and its records; raise PartitionLockedError while one of its partitions has a writer.
+
+        `first` is called once nobody can write any more, before anything goes: for what others keep about the topic,
+        because a topic of that name that is made later must not find it.
+        """
         with self._locked(), contextlib.ExitStack() as held:
             description = self.describe(topic)
             for partition in range(description.partitions):
                 directory = self._directory(topic, partition)
                 with contextlib.suppress(FileNotFoundError):
                     held.callback(self._lock(directory).release)
+            first()
             # The description first: what a crash leaves behind is then no topic, and a new one of that name is empty.
             self._disk.remove(self._join(topic), TOPIC_FILE)
             self._disk.sync_directory(self._join(topic))
@@ -133,8 +147,23 @@ class Log:
         return [
             TopicFinding(partition, finding)
             for partition in range(self.describe(topic).partitions)
-            for finding in verify(self._directory(topic, partition), disk=self._disk)
+            for finding in self.verify_partition(topic, partition)
         ]
+
+    def verify_partition(self, topic: str, partition: int) -> list[Finding]:
+        """Check every byte of one partition and return what is not as it should be."""
+        self._checked(topic, partition)
+        return verify(self._directory(topic, partition), disk=self._disk)
+
+    def files(self, topic: str, partition: int) -> PartitionFiles:
+        """Return how many files a partition has and how large they are, without opening any of them."""
+        self._checked(topic, partition)
+        try:
+            sizes = self._disk.list(self._directory(topic, partition))
+        except FileNotFoundError:  # nobody has written yet
+            sizes = {}
+        segments = [size for name, size in sizes.items() if base_of(name) is not None]
+        return PartitionFiles(len(segments), sum(segments))
 
     def _checked(self, topic: str, partition: int) -> TopicDescription:
         description = self.describe(topic)
