@@ -77,7 +77,10 @@ class _Open:
                 records = _part(item, at, limit, self.file.name)
                 batches.append(records)
                 limit -= records.num_rows
-                at = records["offset"][-1].as_py() + 1
+                if records.num_rows == item.header.rows:
+                    at = item.header.next_offset
+                else:
+                    at = records["offset"][-1].as_py() + 1
                 if at == item.header.next_offset:
                     position = item.end
                 if limit <= 0 or at >= end:
