@@ -16,6 +16,7 @@ from dw_platform.pipelines.ingest_errors import (
     RecordsGoneError,
     TooManyRejectedError,
 )
+from dw_platform.pipelines.ingest_intent import finish_reset
 from dw_platform.pipelines.ingest_json import json_schema
 from dw_platform.pipelines.ingest_plan import IngestPlan, OffsetRange, plan_ranges
 from dw_platform.pipelines.ingest_report import IngestCommit
@@ -111,8 +112,12 @@ class IngestRounds:
     # Planning
 
     def _prepare(self, partitions: Mapping[int, int]) -> _Bases:
-        rows = prepare_table(self._platform, self._stream)
-        rejected = prepare_rejected(self._platform, self._stream) if self._stream.format == "json" else None
+        while True:
+            rows = prepare_table(self._platform, self._stream)
+            rejected = prepare_rejected(self._platform, self._stream) if self._stream.format == "json" else None
+            # After the snapshots, so that a reset that begins now conflicts with what is planned from them.
+            if not finish_reset(self._platform, self._stream):
+                break
         positions = read_positions(rows.snapshot, self.names, partitions)
         return _Bases(rows, rejected, positions, read_generation(rows.snapshot, self.names))
 

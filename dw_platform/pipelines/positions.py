@@ -1,8 +1,9 @@
 """Where a stream's positions are kept: `txn` actions of its own tables, one for each partition of its topic.
 
 * The table has `STREAM/GROUP/TOPIC/PARTITION`: the next offset to read. It is the truth about what was ingested.
-* It also has `STREAM/GROUP/TOPIC/generation`: how often the stream was set back. What was written before a reset says
-  nothing about what is read after it, so the other positions carry this number.
+* It also has `STREAM/GROUP/TOPIC/resets`: how often somebody moved the stream, and `.../generation`: how often back.
+  What was written before the stream was set back says nothing about what is read after it, so the positions of the
+  other tables carry this number.
 * The rejected table has `.../PARTITION/GENERATION-COLUMNS`: up to where bad records were written. It is committed
   before the table; a run that reads the same records again after a crash does not write them twice. COLUMNS is a
   hash of the declared columns, because under others different records are bad.
@@ -34,6 +35,11 @@ class PositionNames:
         """Return the names that belong to a stream as it is configured now."""
         declared = repr(list(stream.columns.items())).encode()
         return cls(stream.name, stream.topic_name, blake2b(declared, digest_size=4).hexdigest())
+
+    @property
+    def resets(self) -> str:
+        """Counts how often somebody moved the stream, forwards or back."""
+        return f"{self._topic}/resets"
 
     @property
     def generation(self) -> str:
