@@ -1,4 +1,4 @@
-"""The streams of `platform.yaml`, ready to publish to and to read from; for the gateway, the command line and Python."""
+"""The streams of `platform.yaml`, ready to publish to and to read from; for the gateway, `dw` and Python."""
 
 from dw_platform.config import StreamSection
 from dw_platform.pipelines.brokers import stream_broker_settings, topic_settings

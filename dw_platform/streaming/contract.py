@@ -35,6 +35,9 @@ class Capabilities:
     shared_by_processes: bool = True
     """Whether several processes may publish to one topic; if not, others publish through the gateway."""
 
+    whole_batches: bool = False
+    """Whether a batch to one partition is written wholly or not at all, whatever fails."""
+
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:

@@ -3,12 +3,15 @@
 Who waits for the outcome may stop waiting; the parts go on, and whoever asked to be told when they are done is told.
 """
 
+import math
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 
-from dw_platform.log import AppendResult
+import pyarrow as pa
+
+from dw_platform.log import AppendResult, Records
 from dw_platform.log.columns import Columns
 from dw_platform.streaming.contract import Broker
 from dw_platform.streaming.routing import Parts
@@ -86,5 +89,17 @@ def send(broker: Broker, topic: str, parts: Parts, publication: Publication, *, 
 def check_parts(parts: Parts, max_record_bytes: int) -> None:
     """Refuse a batch before any part of it is submitted, as the log would refuse one part."""
     for _, records in parts:
-        if not records.small or records.total_bytes() > max_record_bytes:
+        if _most_bytes(records) > max_record_bytes:
             Columns.of(records).check_sizes(max_record_bytes)
+
+
+def _most_bytes(records: Records) -> float:
+    """Return more bytes than all records together have; infinity where they have to be looked at one by one."""
+    if records.small:
+        return records.total_bytes()
+    if records.timestamps_ms is not None or (records.headers is not None and any(records.headers[1:])):
+        return math.inf
+    # Only the first record has headers, as a stamped part has; alone they are checked when the batch is built.
+    first = Records([None], headers=records.headers[:1]).total_bytes() if records.headers else 0
+    total: int = sum(pa.array(part).nbytes for part in (records.values, records.keys) if part is not None)
+    return first + total

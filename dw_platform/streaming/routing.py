@@ -40,6 +40,11 @@ def split(records: Records, partitions: int, keyless: int) -> Parts:
     return [(int(chosen[start]), _records(columns, start, end)) for start, end in bounds]
 
 
+def tail(records: Records, first: int) -> Records:
+    """Return the records from `first` on."""
+    return _records(_columns(records), first, len(records)) if first else records
+
+
 def _chosen(keys: Any, partitions: int, keyless: int) -> Any:
     if isinstance(keys, list):
         return np.array([keyless if key is None else _hash(key) % partitions for key in keys], np.int64)

@@ -12,13 +12,15 @@ from dw_platform.streaming.backpressure import Deadline, StreamingBackpressureHa
 from dw_platform.streaming.definition import StreamDefinition
 from dw_platform.streaming.errors import PublishTimedOutError
 from dw_platform.streaming.gate import PartitionGate
+from dw_platform.streaming.idempotence import ProducerLedger, Verdict
 from dw_platform.streaming.limits import StreamingLimits
 from dw_platform.streaming.metrics import StreamTraffic
+from dw_platform.streaming.outgoing import Outgoing, PlainBatch, StampedBatch
 from dw_platform.streaming.partition_map import PartitionMap
 from dw_platform.streaming.publication import Offsets, Publication, check_parts, send
-from dw_platform.streaming.publishing import PartitionReceipt, ProducerStamp, PublishReceipt
-from dw_platform.streaming.routing import Parts, split
-from dw_platform.streaming.strategies import StreamDecision
+from dw_platform.streaming.publishing import ProducerStamp, PublishReceipt
+from dw_platform.streaming.routing import Parts
+from dw_platform.streaming.stamps import check_stamp, check_unstamped
 from dw_platform.streaming.waits import Finished, Steps, Work
 
 
@@ -48,6 +50,7 @@ class Stream:
         )
         self.gate = PartitionGate(definition.topic, 1)
         self.map = PartitionMap(store, definition.topic)
+        self.ledger = ProducerLedger(definition.broker, definition.topic, store, limits, clock=clock)
         self._clock = clock
         self._opening = threading.Lock()
         self.opened = False
@@ -72,20 +75,57 @@ class Stream:
     ) -> Steps[PublishReceipt]:
         """Publish a batch; with `inline` the calling thread itself writes what it can."""
         started = time.perf_counter()
+        if stamp is None:
+            check_unstamped(records)
+            receipt = yield from self._deliver(PlainBatch(records, self._turn), deadline, inline=inline)
+        else:
+            check_stamp(stamp)
+            receipt = yield from self._publish_stamped(records, stamp, deadline, inline=inline)
+        self.traffic.latency.record(time.perf_counter() - started)
+        return receipt
+
+    def _publish_stamped(
+        self, records: Records, stamp: ProducerStamp, deadline: Deadline, *, inline: bool
+    ) -> Steps[PublishReceipt]:
+        turn = self.ledger.turns.take(stamp.producer)
+        batch = StampedBatch(records, stamp, self.ledger, turn)
+        try:
+            if not (yield from turn.wait(deadline.left_s)):
+                raise PublishTimedOutError(self.topic, deadline.waited_s)
+            if not self.opened:
+                yield Work(self.open)
+            verdict = yield from self.ledger.judge(stamp)
+            if verdict.duplicate:
+                self.traffic.duplicates.add(len(records))
+                return self._duplicate(len(records), verdict)
+            batch.known = verdict.known
+            return (yield from self._deliver(batch, deadline, inline=inline))
+        finally:
+            # What is on its way keeps the turn until it is known what became of it.
+            if not batch.sent:
+                turn.give_back()
+
+    def _deliver(self, batch: Outgoing, deadline: Deadline, *, inline: bool) -> Steps[PublishReceipt]:
         if not self.opened:
             yield Work(self.open)
-        decision = yield from self.handler.admit(len(records), deadline)
+        decision = yield from self.handler.admit(len(batch.records), deadline)
         try:
             partitions = yield from self._enter(deadline)
-            parts = self._routed(records, partitions)
+            parts = self._routed(batch, partitions)
         except BaseException:
-            self.handler.settle(len(records))
+            self.handler.settle(len(batch.records))
             raise
-        publication = Publication(len(parts), lambda _, error: self._left(len(records), error))
+        publication = Publication(len(parts), lambda offsets, error: self._left(batch, offsets, error))
         yield from self._send(parts, publication, inline=inline)
         offsets: Offsets = yield Finished(publication.done)
-        self.traffic.latency.record(time.perf_counter() - started)
-        return self._receipt(len(records), offsets, decision)
+        return PublishReceipt(
+            topic=self.topic,
+            records=len(batch.records),
+            parts=batch.receipts(offsets),
+            level=decision.level,
+            headers=decision.headers,
+            directive=decision.directive,
+        )
 
     def _enter(self, deadline: Deadline) -> Steps[int]:
         partitions = yield from self.gate.enter(deadline.left_s)
@@ -93,12 +133,13 @@ class Stream:
             raise PublishTimedOutError(self.topic, deadline.waited_s)
         return partitions
 
-    def _routed(self, records: Records, partitions: int) -> Parts:
+    def _routed(self, batch: Outgoing, partitions: int) -> Parts:
         """Return the batch by partition; a wrong one is refused as a whole, and leaves the gate."""
         try:
-            parts = split(records, partitions, next(self._turn) % partitions)
+            parts = batch.route(partitions)
             if len(parts) > 1:
                 check_parts(parts, self.definition.settings.policy.max_record_bytes)
+            batch.begin(parts)
         except BaseException:
             self.gate.leave()
             raise
@@ -127,27 +168,24 @@ class Stream:
                 publication.failed(len(parts), error)
             raise
 
-    def _left(self, records: int, error: BaseException | None) -> None:
+    def _left(self, batch: Outgoing, offsets: Offsets, error: BaseException | None) -> None:
         """Everything of a batch is acknowledged or failed; runs on whichever thread brought the last news."""
         self.gate.leave()
-        self.handler.settle(records)
+        self.handler.settle(len(batch.records))
         if error is None:
-            self.traffic.published.add(records)
+            self.traffic.published.add(len(batch.records))
         else:
             self._warm.clear()
-            self.traffic.failed.add(records)
+            self.traffic.failed.add(len(batch.records))
+        batch.end(offsets)
 
-    def _receipt(self, records: int, offsets: Offsets, decision: StreamDecision) -> PublishReceipt:
+    def _duplicate(self, records: int, verdict: Verdict) -> PublishReceipt:
         return PublishReceipt(
             topic=self.topic,
             records=records,
-            parts=tuple(
-                PartitionReceipt(partition, result.base_offset, result.next_offset)
-                for partition, result in sorted(offsets.items())
-            ),
-            level=decision.level,
-            headers=decision.headers,
-            directive=decision.directive,
+            parts=verdict.known.receipts() if verdict.known else (),
+            level=self.handler.reading().level,
+            duplicate=True,
         )
 
     def close(self) -> None:

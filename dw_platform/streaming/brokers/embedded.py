@@ -47,7 +47,7 @@ class EmbeddedBroker:
     """A Broker on the log; see contract.py for what the methods promise."""
 
     kind = "embedded"
-    capabilities = Capabilities(drops=True, shared_by_processes=False)
+    capabilities = Capabilities(drops=True, shared_by_processes=False, whole_batches=True)
 
     def __init__(self, log: Log, store: PersistentStore | None = None, *, clock: Clock | None = None) -> None:
         self._log, self._clock = log, clock or SystemClock()
@@ -114,6 +114,11 @@ class EmbeddedBroker:
     def drop_before(self, topic: str, next_offsets: Mapping[int, int]) -> None:
         for partition, offset in next_offsets.items():
             self._writer(topic, partition).drop_before(offset)
+
+    def recover(self, topic: str) -> None:
+        """Open every partition for writing; what a crash left unacknowledged in the files can be read from then on."""
+        for partition in range(self.topic(topic).partitions):
+            self._writer(topic, partition)
 
     def maintain(self, topic: str) -> None:
         for partition in range(self.topic(topic).partitions):
