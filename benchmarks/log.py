@@ -107,7 +107,7 @@ def _singles(stack: contextlib.ExitStack, folder: Path, each: int, repeats: int)
 def _against_peers(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Turn each peer's ratio to the log round: how many times the peer the log is."""
     for row in found[1:]:
-        row["ratios"] = [round(1 / ratio, 2) if ratio else 0.0 for ratio in row["ratios"]]
+        row["ratios"] = [round(own / other, 2) for own, other in zip(found[0]["runs"], row["runs"], strict=True)]
         row["ratio"] = sorted(row["ratios"])[len(row["ratios"]) // 2]
         row["peer"] = f"{found[0]['name']} / this"
     return found

@@ -6,7 +6,8 @@ round takes whatever has queued up, and all of it shares one fsync. The thread a
 waits for (`submit`).
 
 The thread wakes the publishers of a round when it is about to wait for the disk the next time: they do their part
-while it waits, instead of taking the interpreter lock from it at every system call before.
+while it waits, instead of taking the interpreter lock from it at every system call before. It wakes the first, who
+wakes the second, and so on, because all at once would only queue up for that lock.
 
 Order: batches are written in the order in which they entered the queue.
 """
@@ -15,6 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from itertools import pairwise
 
 from dw_platform.log.columns import Columns
 from dw_platform.log.contract import AppendResult
@@ -28,7 +30,7 @@ _MOST_BYTES = 32 * 1024 * 1024
 class Pending:
     """A batch that waits for its acknowledgement; without records it only asks for an fsync, or for a new segment."""
 
-    __slots__ = ("_turn", "count", "error", "future", "offsets", "records", "rolls", "size")
+    __slots__ = ("_turn", "count", "error", "following", "future", "offsets", "records", "relays", "rolls", "size")
 
     def __init__(
         self, records: Records | Columns | None, size: int, future: "Future[AppendResult] | None" = None
@@ -39,7 +41,8 @@ class Pending:
         self.count = 0 if records is None else len(records)
         self.offsets: tuple[int, int] | None = None
         self.error: BaseException | None = None
-        self.rolls = False
+        self.rolls = self.relays = False
+        self.following: Pending | None = None
         self._turn: threading.Lock | None = None
 
     @property
@@ -51,11 +54,15 @@ class Pending:
         """Have something to wait for; comes before the batch can be taken from the queue."""
         self._turn = threading.Lock()
         self._turn.acquire()
+        # The main thread may be interrupted at any moment, so nobody's being told may depend on it.
+        self.relays = threading.get_ident() != threading.main_thread().ident
 
     def wait(self) -> None:
-        """Return when the batch is done."""
+        """Return when the batch is done, after telling the one that follows."""
         assert self._turn is not None
         self._turn.acquire()
+        if self.following is not None:
+            self.following.tell()
 
     def tell(self) -> None:
         """Let the waiting publisher go on, or settle the future."""
@@ -148,8 +155,7 @@ class CommitQueue:
         waiting, futures = list[Pending](), list[Pending]()
 
         def tell_waiting() -> None:
-            for pending in waiting:
-                pending.tell()
+            _tell_one_by_one(waiting)
             waiting.clear()
 
         def sort(finished: list[Pending]) -> None:
@@ -228,3 +234,14 @@ class CommitQueue:
                 return False
             self._leading = True
             return True
+
+
+def _tell_one_by_one(waiting: Sequence[Pending]) -> None:
+    chain = [pending for pending in waiting if pending.relays]
+    for pending, following in pairwise(chain):
+        pending.following = following
+    for pending in waiting:
+        if not pending.relays:
+            pending.tell()
+    if chain:
+        chain[0].tell()

@@ -33,6 +33,53 @@ def test_publishers_that_wait_together_share_an_fsync(tmp_path: Path) -> None:
         assert log.stats().fsyncs <= 2
 
 
+def test_many_publishers_get_their_own_offsets_in_their_own_order(tmp_path: Path) -> None:
+    def publish(number: int) -> list[int]:
+        return [log.append(Records([b"%d %d" % (number, turn)])).base_offset for turn in range(50)]
+
+    with PartitionLog.open(tmp_path) as log, ThreadPoolExecutor(16) as pool:
+        offsets = list(pool.map(publish, range(16)))
+        assert publish(16) == list(range(800, 850))
+        assert all(own == sorted(own) for own in offsets)
+        with PartitionReader(tmp_path) as reader:
+            values = reader.read(0).to_table()["value"].to_pylist()
+        assert [[values[offset] for offset in own] for own in offsets] == [
+            [b"%d %d" % (number, turn) for turn in range(50)] for number in range(16)
+        ]
+
+
+def test_every_waiting_publisher_is_told_when_the_disk_fails() -> None:
+    disk = FaultyDisk()
+    log = PartitionLog.open("p", disk=disk)
+    with ThreadPoolExecutor(8) as pool:
+        with log._files:
+            publishers = [pool.submit(log.append, Records([b"x"])) for _ in range(8)]
+            futures = [log.submit(Records([b"y"])) for _ in range(8)]
+            disk.failing_syncs = 1
+        for told in (*publishers, *futures):
+            with pytest.raises(PartitionStoppedError):
+                told.result(60)
+
+
+def test_what_is_called_on_an_acknowledgement_may_append_again(tmp_path: Path) -> None:
+    with PartitionLog.open(tmp_path) as log:
+        told = threading.Event()
+
+        def append_twice(_future: object) -> None:
+            log.append(Records([b"again"]))
+            log.append(Records([b"and again"]))
+            told.set()
+
+        with log._files:
+            first = log.submit(Records([b"first"]))
+            first.add_done_callback(append_twice)
+            others = [log.submit(Records([b"other"])) for _ in range(20)]
+        assert told.wait(60)
+        assert min(future.result(60).base_offset for future in [first, *others]) == 0
+    with PartitionReader(tmp_path) as reader:
+        assert reader.end_offset() == 23
+
+
 def test_an_interval_collects_publishers_until_it_is_over(tmp_path: Path) -> None:
     clock = FakeClock()
     policy = LogPolicy(fsync=FsyncPolicy.every_interval(timedelta(seconds=10)))
