@@ -4,12 +4,18 @@ Whoever comes when it is full is told so at once; nothing queues inside, because
 pressure from those who cause it.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from dw_platform.gateway.errors import BodyTooSlowError, MalformedBodyError, OverloadedError, RequestTooLargeError
+from dw_platform.foundation import TransientError
+from dw_platform.gateway.errors import (
+    BodyTooSlowError,
+    MalformedBodyError,
+    OverloadedError,
+    RequestTimedOutError,
+    RequestTooLargeError,
+)
 from dw_platform.gateway.settings import GatewaySettings
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
@@ -39,6 +45,7 @@ class Visit:
 
     def __init__(self, admission: Admission, settings: GatewaySettings) -> None:
         self._admission, self._settings, self._held = admission, settings, 0
+        self._reading = False
         admission.requests += 1
 
     def __enter__(self) -> Self:
@@ -56,11 +63,15 @@ class Visit:
         limit = self._settings.max_request_bytes
         if declared is not None and declared.isdecimal() and int(declared) > limit:
             raise RequestTooLargeError(limit)
-        try:
-            async with asyncio.timeout(self._settings.request_timeout_s):
-                return await self._collect(receive, limit)
-        except TimeoutError as error:
-            raise BodyTooSlowError(self._settings.request_timeout_s) from error
+        self._reading = True
+        body = await self._collect(receive, limit)
+        self._reading = False
+        return body
+
+    def too_late(self) -> TransientError:
+        """Return what to tell a caller whose time is over: whose fault it is, and what it means for the records."""
+        kind = BodyTooSlowError if self._reading else RequestTimedOutError
+        return kind(self._settings.request_timeout_s)
 
     async def _collect(self, receive: Receive, limit: int) -> bytes:
         chunks: list[bytes] = []

@@ -30,10 +30,11 @@ from dw_platform.scaling import ScalableSubsystem
 from dw_platform.store import PersistentStore
 from dw_platform.streaming.publishing import StreamPublisher
 
+# Tried in this order, so what is asked for most comes first.
 _TOPIC_ROUTES: tuple[tuple[str, str, Handler], ...] = (
+    ("POST", "/topics/{topic}/records", publishing.publish),
     ("GET", "/topics", browsing.list_topics),
     ("GET", "/topics/{topic}", browsing.show_topic),
-    ("POST", "/topics/{topic}/records", publishing.publish),
     ("GET", "/topics/{topic}/messages", browsing.take_messages),
     ("GET", "/topics/{topic}/partitions/{partition}/records", browsing.read_records),
 )

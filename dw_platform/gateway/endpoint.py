@@ -13,7 +13,7 @@ from starlette.responses import Response
 from dw_platform.gateway.admission import Admission, DisconnectedError, Visit
 from dw_platform.gateway.answers import answer_to, code_of
 from dw_platform.gateway.call import Call
-from dw_platform.gateway.errors import BodyTooSlowError, OverloadedError, RequestTimedOutError, RequestTooLargeError
+from dw_platform.gateway.errors import BodyTooSlowError, OverloadedError, RequestTooLargeError
 from dw_platform.gateway.refusals import Refusals
 from dw_platform.gateway.state import GatewayState
 
@@ -23,8 +23,6 @@ Handler = Callable[[GatewayState, Call], Awaitable[Response]]
 
 # The answer to these leaves while the body still comes; reading on would be endless work for nothing.
 _HANGING_UP = (RequestTooLargeError, BodyTooSlowError, OverloadedError)
-# Reading and publishing have the limit themselves, and know better what to say; this ends what they do not cover.
-_GRACE_S = 1.0
 # What proxies write down for a client that went away; nobody receives it.
 _CLIENT_GONE = 499
 # Less than this is in the kernel's hands at once, and nobody waits for the client to take it.
@@ -61,12 +59,12 @@ class Endpoint:
     async def _respond(self, scope: dict[str, Any], receive: Any, visit: Visit) -> Response | None:
         """Return the handler's answer, or that to its error; None if there is nobody to answer."""
         try:
-            async with asyncio.timeout(self._limit_s + _GRACE_S):
+            async with asyncio.timeout(self._limit_s):
                 return await self._handler(self._gateway, Call(scope, receive, visit))
         except DisconnectedError:
             return None
         except TimeoutError:
-            return self._refused(RequestTimedOutError(self._limit_s))
+            return self._refused(visit.too_late())
         except Exception as error:  # noqa: BLE001  the request ends here, with an answer
             return self._refused(error)
 

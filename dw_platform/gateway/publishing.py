@@ -22,6 +22,7 @@ from dw_platform.streaming.publishing import PublishReceipt
 PARSERS: dict[str, Parser] = {JSON: parse_json, NDJSON: parse_ndjson, ARROW: parse_arrow}
 # Longer parsing would be felt by everybody else on the event loop; shorter is done before a thread has woken up.
 PARSE_INLINE_BYTES = 128 * 1024
+_PATIENCE = 0.95
 
 
 async def publish(gateway: GatewayState, call: Call) -> Response:
@@ -36,7 +37,8 @@ async def publish(gateway: GatewayState, call: Call) -> Response:
     body = await call.body()
     batch = await _parsed(gateway, parser, body, rules)
     del body
-    left_s = gateway.settings.request_timeout_s - (gateway.clock.monotonic() - started)
+    # A little less than what is left of the request's time, so that a publisher that gives up can still say so.
+    left_s = gateway.settings.request_timeout_s * _PATIENCE - (gateway.clock.monotonic() - started)
     caller.charge(len(batch.records))
     try:
         receipt = await target.publish(topic, batch.records, stamp=stamp, timeout_s=max(left_s, 0.0))

@@ -8,6 +8,7 @@ it was durable before its answer left.
 import asyncio
 import contextlib
 import errno
+import gc
 import logging
 import signal
 import socket
@@ -115,5 +116,23 @@ def serve(
         ssl_certfile=settings.certificate,
         ssl_keyfile=settings.private_key,
     )
-    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+    with short_pauses(), asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
         runner.run(_Server(config, on_started).serve([listener]))
+
+
+@contextlib.contextmanager
+def short_pauses() -> Iterator[None]:
+    """Keep what was loaded before out of the garbage collector's sight, and let it look less often.
+
+    Modules of a data platform are hundreds of thousands of objects. Looking at all of them again and again stopped
+    every request for 65 ms, about twice a second under load.
+    """
+    before = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
