@@ -36,6 +36,20 @@ def progress(text: str) -> None:
     _print_error(Text(f"· {masked(text)}", "dim"))
 
 
+def end_with(problems: Sequence[str]) -> None:
+    """Say every problem below the result and end with code 1; without any, go on."""
+    if problems:
+        sys.stdout.flush()
+        for problem in problems:
+            complain(problem)
+        raise typer.Exit(1)
+
+
+def many(count: int, what: str) -> str:
+    """Return `1 topic` or `2 topics`."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
 def _print_error(text: Text) -> None:
     Console(stderr=True, highlight=False).print(text, soft_wrap=True)
 

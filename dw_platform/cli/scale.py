@@ -3,7 +3,6 @@
 import getpass
 import os
 import socket
-import sys
 import threading
 from collections.abc import Sequence
 from typing import Annotated
@@ -11,7 +10,7 @@ from typing import Annotated
 import typer
 
 from dw_platform.cli.opening import open_platform
-from dw_platform.cli.output import ConfigOption, JsonOption, complain, emit_json, emit_table, say
+from dw_platform.cli.output import ConfigOption, JsonOption, emit_json, emit_table, end_with, say
 from dw_platform.cli.scale_view import changes_text, history_row, node_json, record_json, show_subsystem, subsystem_json
 from dw_platform.foundation import UserError
 from dw_platform.pipelines import Platform
@@ -60,7 +59,7 @@ def show(subsystem: OptionalSubsystem = None, config: ConfigOption = None, *, js
         for node in each.nodes
         if node.state == "refused"
     ]
-    _end_with(problems)
+    end_with(problems)
 
 
 @app.command("set", short_help="Change limits, without a restart.")
@@ -146,7 +145,7 @@ def _tell(platform: Platform, subsystem: str, record: LimitRecord, *, json: bool
         for node in nodes:
             told = {"behind": "has not applied it yet", "refused": "refuses it", "follows": "applied it"}
             say(f"  {node.node} {told[node.state]}")
-    _end_with([f"{node.node} refuses it and keeps its limits: {node.error}" for node in nodes if node.error])
+    end_with([f"{node.node} refuses it and keeps its limits: {node.error}" for node in nodes if node.error])
 
 
 def _followers(platform: Platform, subsystem: str, record: LimitRecord) -> Sequence[NodeOverview]:
@@ -159,14 +158,6 @@ def _followers(platform: Platform, subsystem: str, record: LimitRecord) -> Seque
         if not waiting or platform.clock.monotonic() >= deadline:
             return nodes
         platform.clock.wait(never, _LOOK_EVERY_S)
-
-
-def _end_with(problems: Sequence[str]) -> None:
-    if problems:
-        sys.stdout.flush()
-        for problem in problems:
-            complain(problem)
-        raise typer.Exit(1)
 
 
 def _who() -> str:
