@@ -6,8 +6,8 @@ round takes whatever has queued up, and all of it shares one fsync. The thread a
 waits for (`submit`).
 
 The thread wakes the publishers of a round when it is about to wait for the disk the next time: they do their part
-while it waits, instead of taking the interpreter lock from it at every system call before. It wakes the first, who
-wakes the second, and so on, because all at once would only queue up for that lock.
+while it waits, instead of taking the interpreter lock from it at every system call before. It wakes the first two,
+and each wakes one more, because all at once would only queue up for that lock.
 
 Order: batches are written in the order in which they entered the queue.
 """
@@ -16,7 +16,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from itertools import pairwise
 
 from dw_platform.log.columns import Columns
 from dw_platform.log.contract import AppendResult
@@ -25,6 +24,8 @@ from dw_platform.log.records import Records
 # What one fsync may cover: more only makes those wait who came first.
 _MOST_BATCHES = 8192
 _MOST_BYTES = 32 * 1024 * 1024
+# One has the interpreter lock, and one is on its way: fewer leave the lock idle, more wait for it.
+_WOKEN_AT_ONCE = 2
 
 
 class Pending:
@@ -155,7 +156,7 @@ class CommitQueue:
         waiting, futures = list[Pending](), list[Pending]()
 
         def tell_waiting() -> None:
-            _tell_one_by_one(waiting)
+            _tell_in_turn(waiting)
             waiting.clear()
 
         def sort(finished: list[Pending]) -> None:
@@ -236,12 +237,12 @@ class CommitQueue:
             return True
 
 
-def _tell_one_by_one(waiting: Sequence[Pending]) -> None:
+def _tell_in_turn(waiting: Sequence[Pending]) -> None:
     chain = [pending for pending in waiting if pending.relays]
-    for pending, following in pairwise(chain):
+    for pending, following in zip(chain, chain[_WOKEN_AT_ONCE:], strict=False):
         pending.following = following
     for pending in waiting:
         if not pending.relays:
             pending.tell()
-    if chain:
-        chain[0].tell()
+    for pending in chain[:_WOKEN_AT_ONCE]:
+        pending.tell()
