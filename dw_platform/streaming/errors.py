@@ -89,3 +89,13 @@ class StreamsClosedError(PermanentError):
 
     def __init__(self) -> None:
         super().__init__("The streams of this process are closed. Open them again to go on.")
+
+
+class SubscriptionFailedError(PermanentError):
+    """Reading failed in a way that nobody foresaw; what was not committed is not lost."""
+
+    def __init__(self, topic: str, group: str, reason: str) -> None:
+        self.topic, self.group, self.reason = topic, group, reason
+        super().__init__(
+            f"The subscription of {group} to {topic} has failed: {reason}. Subscribe again to go on at the last commit."
+        )

@@ -5,25 +5,42 @@ while partitions are added. Loss: none that was acknowledged, unless the stream 
 that is away holds up its own topics only.
 """
 
+import logging
+import os
+import secrets
+import socket
+import threading
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from dw_platform.foundation import Clock, InvalidValueError, SystemClock
-from dw_platform.log import LogBatch, Records, UnknownTopicError
-from dw_platform.scaling import GaugeReading, PressureChanged, PressureGauge
+from dw_platform.foundation import Clock, InvalidValueError, PlatformError, SystemClock
+from dw_platform.log import LogBatch, Records, UnknownTopicError, check_name
+from dw_platform.scaling import ConsumerDecision, GaugeReading, PressureChanged, PressureGauge
 from dw_platform.store import PersistentStore
 from dw_platform.streaming.backpressure import Deadline, StreamingBackpressureHandler
+from dw_platform.streaming.checkpoints import Checkpoints, StreamCheckpoint
 from dw_platform.streaming.contract import TopicInfo
 from dw_platform.streaming.definition import StreamDefinition, merged
 from dw_platform.streaming.errors import StreamsClosedError
+from dw_platform.streaming.groups import GroupMember, check_group
+from dw_platform.streaming.growth import Growth
 from dw_platform.streaming.limits import StreamingLimits
-from dw_platform.streaming.publishing import ProducerStamp, PublishReceipt
+from dw_platform.streaming.metrics import flat_metrics
+from dw_platform.streaming.publishing import DegradationDirective, ProducerStamp, PublishReceipt
 from dw_platform.streaming.reading import FetcherPool
+from dw_platform.streaming.scaler import ConsumersWanted, StreamScaler
+from dw_platform.streaming.strategies import BackpressureStrategy
 from dw_platform.streaming.stream import Stream
+from dw_platform.streaming.subscription import StreamSubscription
 from dw_platform.streaming.ticker import Ticker
 from dw_platform.streaming.waits import Steps, run, run_async
 
+log = logging.getLogger(__name__)
+
+# Records that a subscription fetches ahead.
+DEFAULT_BATCH = 1_000
 # How often depth is looked at: a publisher that waits for room waits this much longer at most.
 REFRESH_EVERY_S = 0.1
 
@@ -58,6 +75,11 @@ class StreamingScalingManager:
         }
         self._check(self._limits)
         self._fetchers = FetcherPool()
+        self._checkpoints = Checkpoints(store, clock=self._clock)
+        self._scaler = StreamScaler(store, clock=self._clock)
+        self._evaluator = Ticker(f"{name}-scaling", self.evaluate, self._evaluate_every_s, clock=self._clock)
+        self._subscriptions: set[StreamSubscription] = set()
+        self._evaluating = threading.Lock()
         self._closed = False
 
     def __enter__(self) -> Self:
@@ -72,6 +94,7 @@ class StreamingScalingManager:
     def start(self) -> None:
         """Look after depth, partitions and consumers on threads of its own; starting twice is harmless."""
         self._refresher.start()
+        self._evaluator.start()
 
     def topics(self) -> list[str]:
         return sorted(self._streams)
@@ -115,16 +138,55 @@ class StreamingScalingManager:
         starts, ends = broker.start_offsets(topic), broker.end_offsets(topic)
         return {partition: (starts.get(partition, 0), end) for partition, end in sorted(ends.items())}
 
+    def subscribe(
+        self,
+        topic: str,
+        group: str,
+        *,
+        auto_commit: bool = True,
+        max_records: int = DEFAULT_BATCH,
+        member: str | None = None,
+    ) -> StreamSubscription:
+        """Return a member of `group` that reads its share of the topic; a new group begins with the oldest record.
+
+        At most `max_records` are fetched ahead. `member` is a name for people; what makes it unique is added.
+        """
+        stream = self._stream(topic)
+        check_group(group)
+        if max_records < 1:
+            raise InvalidValueError("max_records", max_records, "at least 1")
+        name = f"{member or f'{socket.gethostname()}-{os.getpid()}'}-{secrets.token_hex(4)}"
+        subscription = StreamSubscription(
+            stream,
+            GroupMember(self._store, topic, group, check_name("member", name), clock=self._clock),
+            checkpoints=self._checkpoints,
+            limits=self.current_limits,
+            clock=self._clock,
+            auto_commit=auto_commit,
+            max_records=max_records,
+            on_close=self._subscriptions.discard,
+        )
+        self._subscriptions.add(subscription)
+        return subscription
+
+    def checkpoint(self, topic: str, group: str, partition: int) -> StreamCheckpoint | None:
+        """Return how far a group has read a partition, as far as subscriptions have stored it."""
+        return self._checkpoints.get(topic, group, partition)
+
     def close(self) -> None:
         """Refuse further work, let what is on its way finish, and stop; closing twice is harmless."""
         if self._closed:
             return
         self._closed = True
+        for subscription in tuple(self._subscriptions):
+            subscription.close_sync()
+        self._evaluator.stop()
         for stream in self._streams.values():
             stream.close()
         for stream in self._streams.values():
             run(stream.gate.idle(self._limits.longest_wait.total_seconds()))
         self._refresher.stop()
+        self._snapshot()
         self._fetchers.close()
         if self._owns_brokers:
             for broker in {id(stream.broker): stream.broker for stream in self._streams.values()}.values():
@@ -132,21 +194,47 @@ class StreamingScalingManager:
 
     def refresh(self) -> None:
         """Look at the depth of every stream now; one whose broker is away does not hold up the others."""
-        error = None
-        for stream in self._streams.values():
-            try:
-                if stream.opened:
-                    stream.handler.refresh()
-            except Exception as failed:  # noqa: BLE001 - raised below, when the others had their turn
-                error = error or failed
-        readings = [stream.handler.reading().latest for stream in self._streams.values()]
-        self._gauge.observe(max(readings, default=0.0))
-        if error is not None:
-            raise error
+        try:
+            self._for_each(lambda stream: stream.handler.refresh())
+        finally:
+            readings = [stream.handler.reading().latest for stream in self._streams.values()]
+            self._gauge.observe(max(readings, default=0.0))
 
-    def maintain(self, topic: str) -> None:
-        """Apply the topic's retention and compaction where that is the client's work; it reads and removes files."""
-        self._opened(topic).broker.maintain(topic)
+    def evaluate(self) -> None:
+        """Look at throughput and lag of every stream now, and act on it; also stores what producers have published."""
+        with self._evaluating:
+            self._for_each(Stream.open, opened=False)
+            self._for_each(lambda stream: stream.ledger.snapshot())
+            self._for_each(lambda stream: self._scaler.evaluate(stream, self._limits))
+
+    def grow(self, topic: str, partitions: int) -> Growth:
+        """Give a topic more partitions as `evaluate` would, and return what became of it."""
+        stream = self._opened(topic)
+        if partitions < stream.gate.partitions:
+            raise InvalidValueError("partitions", partitions, f"at least the {stream.gate.partitions} in use")
+        with self._evaluating:
+            return self._scaler.grow(stream, partitions, self._limits, why="asked for")
+
+    def wanted_consumers(self, topic: str, group: str) -> ConsumerDecision | None:
+        """Return how many consumers a group should have, and why; None before the first look."""
+        return self._scaler.wanted(topic, group)
+
+    def on_consumers_wanted(self, listener: Callable[[ConsumersWanted], None]) -> Callable[[], None]:
+        """Call `listener` when a group should have another number of consumers; return a function that ends this."""
+        return self._scaler.on_wanted(listener)
+
+    def set_strategy(self, topic: str, strategy: BackpressureStrategy | str) -> None:
+        """Let a stream answer pressure in another way from now on; publishers that wait decide again."""
+        self._stream(topic)
+        others = {name: kept for name, kept in self._limits.overrides().items() if name != topic}
+        chosen = others | {topic: BackpressureStrategy(strategy)}
+        self.reconfigure_limits(
+            replace(self._limits, strategies=tuple(f"{name}={kept}" for name, kept in sorted(chosen.items())))
+        )
+
+    def directive(self, topic: str) -> DegradationDirective | None:
+        """Return what the pipeline of a stream should leave out now."""
+        return self._stream(topic).handler.directive()
 
     def backpressure(self, topic: str) -> StreamingBackpressureHandler:
         """Return what watches over one stream's depth."""
@@ -162,7 +250,7 @@ class StreamingScalingManager:
         self._limits = limits
         self._gauge.reconfigure(limits.thresholds)
         for stream in self._streams.values():
-            stream.handler.reconfigure(limits)
+            stream.reconfigure(limits)
 
     def backpressure_state(self) -> GaugeReading:
         """Return the pressure of the fullest stream."""
@@ -174,7 +262,29 @@ class StreamingScalingManager:
 
     def scaling_metrics(self) -> Mapping[str, float]:
         """Return numbers of all streams together, and of each."""
-        return {"streams": len(self._streams)}
+        metrics = flat_metrics({topic: stream.metrics() for topic, stream in self._streams.items()})
+        return metrics | self._scaler.metrics() | {"subscriptions": len(self._subscriptions)}
+
+    def _evaluate_every_s(self) -> float:
+        return self._limits.evaluate_every.total_seconds()
+
+    def _for_each(self, work: Callable[[Stream], object], *, opened: bool = True) -> None:
+        """Do something for every stream, and raise the first failure when all had their turn."""
+        failures = []
+        for stream in self._streams.values():
+            try:
+                if stream.opened is opened:
+                    work(stream)
+            except PlatformError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    def _snapshot(self) -> None:
+        try:
+            self._for_each(lambda stream: stream.ledger.snapshot())
+        except PlatformError as error:
+            log.warning("producers not stored, more of the log is read at the next start", extra={"reason": str(error)})
 
     def _check(self, limits: StreamingLimits) -> None:
         if len(self._streams) > limits.max_streams:

@@ -2,9 +2,14 @@
 
 import threading
 import weakref
+from collections.abc import Mapping
 
 from dw_platform.bus.meters import LatencyHistogram, RateMeter
 from dw_platform.foundation import Clock
+
+# A snapshot goes to the control store every few seconds; the fullest streams are those that explain anything.
+STREAMS_SHOWN = 64
+_ADDED_UP = ("depth", "published_per_s")
 
 
 class StripedCounter:
@@ -68,3 +73,16 @@ class StreamTraffic:
             "dropped_total": self.dropped.total(),
             **{f"publish_p{share}_ms": self.latency.percentile(share / 100) * 1_000 for share in (50, 95, 99)},
         }
+
+
+def flat_metrics(streams: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Return sums over all streams, and the numbers of the fullest ones as `{number}.{topic}`."""
+    names = sorted({name for numbers in streams.values() for name in numbers})
+    totals = {
+        name: sum(numbers.get(name, 0) for numbers in streams.values())
+        for name in names
+        if name in _ADDED_UP or name.endswith("_total")
+    }
+    fullest = sorted(streams, key=lambda topic: (-streams[topic].get("occupancy", 0), topic))[:STREAMS_SHOWN]
+    shown = {f"{name}.{topic}": value for topic in fullest for name, value in streams[topic].items()}
+    return {"streams": len(streams), **totals, **shown}

@@ -188,6 +188,20 @@ class Stream:
             duplicate=True,
         )
 
+    def reconfigure(self, limits: StreamingLimits) -> None:
+        """Work with other limits from now on."""
+        self.ledger.limits = limits
+        self.handler.reconfigure(limits)
+
+    def metrics(self) -> dict[str, float]:
+        """Return the numbers of this stream."""
+        return self.traffic.metrics() | {
+            "depth": self.handler.depth.depth(),
+            "occupancy": self.handler.reading().occupancy,
+            "partitions": self.gate.partitions,
+            "producers": self.ledger.producers(),
+        }
+
     def close(self) -> None:
         """Refuse publishers from now on."""
         self.handler.close()
