@@ -14,7 +14,23 @@ from collections.abc import Iterator, Sequence
 import typer
 
 from dw_platform import __version__
-from dw_platform.cli import bench, config, demo, doctor, gateway, init, keys, quality, scale, status, tables, topics, up
+from dw_platform.cli import (
+    bench,
+    config,
+    demo,
+    doctor,
+    gateway,
+    ingest,
+    init,
+    keys,
+    publish,
+    quality,
+    scale,
+    status,
+    tables,
+    topics,
+    up,
+)
 from dw_platform.cli.output import complain
 from dw_platform.cli.secrecy import MaskedFormatter, masked
 from dw_platform.foundation import PlatformError, UserError
@@ -58,8 +74,10 @@ app.command("doctor", short_help="Say what works on this machine.")(doctor.docto
 app.add_typer(config.app, name="config", short_help="Check platform.yaml; print its schema.")
 app.add_typer(tables.app, name="tables", short_help="Look at tables, build one, keep them small.")
 app.command("quality", short_help="Run the checks of a table now.")(quality.quality)
+app.command("publish", short_help="Publish lines of standard input to a topic.")(publish.publish)
 app.add_typer(topics.app, name="topics", short_help="Look at topics; make, grow, check and keep them.")
 app.add_typer(scale.app, name="scale", short_help="Look at limits and pressure; change limits at run time.")
+app.command("ingest", short_help="Bring streams into their tables, once or all the time.")(ingest.ingest)
 app.command("gateway", short_help="Serve publishing and reading over HTTP until Ctrl-C.")(gateway.gateway)
 app.add_typer(keys.app, name="keys", short_help="Make, list and revoke the gateway's API keys.")
 app.command("bench", short_help="Run a benchmark with its peers.")(bench.bench)
