@@ -65,6 +65,10 @@ class SparkProvider:
         """Whether the session has been opened; asking does not open it."""
         return self._session is not None
 
+    def warm(self) -> None:
+        """Open the session and run one small job of Python workers, so that the first real one does not wait."""
+        self.get().range(0, 2, 1, 2).mapInArrow(lambda batches: batches, "id long").collect()
+
     @property
     def parallelism(self) -> int:
         """How many tasks run at once; opens the session. A Connect server does not say, so a few are assumed."""

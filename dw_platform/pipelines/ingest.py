@@ -11,6 +11,7 @@ between the two commits, what is read again is not written there twice.
 The broker's group is told afterwards. It serves lag displays and retention; nothing is planned from it.
 """
 
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from types import TracebackType
@@ -98,8 +99,9 @@ class StreamIngest:
         accept_loss: bool = False,
         max_rows: int | None = None,
         on_commit: OnCommit = lambda _: None,
+        stop: threading.Event | None = None,
     ) -> IngestReport:
-        """Commit round after round until what is there now is in the table, or `limit` records are.
+        """Commit round after round until what is there now is in the table, `limit` records are, or `stop` is set.
 
         `max_rows` replaces the most rows of a commit that the stream's configuration allows.
         """
@@ -117,6 +119,8 @@ class StreamIngest:
                 break
             report = _with(report, commit)
             on_commit(commit)
+            if stop is not None and stop.is_set():
+                break
         positions = self._rounds.positions(targets)
         return replace(
             report,

@@ -43,9 +43,9 @@ class LostRangesError(PermanentError):
         self.stream, self.topic, self.lost, self.reason = stream, topic, tuple(lost), reason
         ranges = "; ".join(map(str, self.lost))
         super().__init__(
-            f"{stream}: records of {topic} {reason} before they were ingested: {ranges}. Nothing was skipped. "
-            f"Restore them, or go on without them by `dw ingest {stream} --accept-loss`, which records the ranges in "
-            f"ops.lost_ranges. A stream that is new to a topic which has expired records begins by "
+            f"{stream}: records of {topic} are gone that were never ingested ({reason}): {ranges}. Nothing was "
+            f"skipped. Restore them, or go on without them by `dw ingest {stream} --accept-loss`, which records the "
+            "ranges in ops.lost_ranges. A stream that is new to a topic which has expired records begins by "
             f"`dw ingest {stream} --from earliest`."
         )
 

@@ -2,6 +2,7 @@
 
 from dw_platform.bus import BusLimits
 from dw_platform.config import PlatformConfig
+from dw_platform.pipelines.ingest_limits import IngestLimits
 from dw_platform.pipelines.platform import Platform
 from dw_platform.scaling import LimitCatalogue, LimitControl
 from dw_platform.streaming.limits import StreamingLimits
@@ -24,9 +25,16 @@ def streaming_limits(config: PlatformConfig) -> StreamingLimits:
     return StreamingLimits(thresholds=config.scaling.pressure())
 
 
+def ingest_limits(config: PlatformConfig) -> IngestLimits:
+    """Return the limits with which a process that follows streams starts."""
+    return IngestLimits(thresholds=config.scaling.pressure())
+
+
 def limit_catalogue(config: PlatformConfig) -> LimitCatalogue:
     """Return every subsystem that has limits, by the name that it has in every process."""
-    return LimitCatalogue({"bus": bus_limits(config), "streaming": streaming_limits(config)})
+    return LimitCatalogue(
+        {"bus": bus_limits(config), "ingest": ingest_limits(config), "streaming": streaming_limits(config)}
+    )
 
 
 def limit_control(platform: Platform) -> LimitControl:
