@@ -47,6 +47,7 @@ class StreamDefinition:
             raise InvalidValueError("capacity", self.capacity, "at least 1")
         if self.checkpoint_every <= timedelta(0):
             raise InvalidValueError("checkpoint_every", self.checkpoint_every, "above 0")
+        object.__setattr__(self, "strategy", BackpressureStrategy.named(self.strategy))
         check_strategy(self, self.strategy)
 
 

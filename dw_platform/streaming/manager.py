@@ -227,7 +227,7 @@ class StreamingScalingManager:
         """Let a stream answer pressure in another way from now on; publishers that wait decide again."""
         self._stream(topic)
         others = {name: kept for name, kept in self._limits.overrides().items() if name != topic}
-        chosen = others | {topic: BackpressureStrategy(strategy)}
+        chosen = others | {topic: BackpressureStrategy.named(strategy)}
         self.reconfigure_limits(
             replace(self._limits, strategies=tuple(f"{name}={kept}" for name, kept in sorted(chosen.items())))
         )

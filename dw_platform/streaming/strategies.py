@@ -17,6 +17,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from dw_platform.bus import HEADER, BusLimits, decide_publish
+from dw_platform.foundation import InvalidValueError
 from dw_platform.scaling import GaugeReading, PressureLevel
 from dw_platform.streaming.publishing import DegradationDirective
 
@@ -29,6 +30,14 @@ class BackpressureStrategy(StrEnum):
     SHED_LOAD = "shed_load"
     DEGRADE = "degrade"
     ADAPTIVE = "adaptive"
+
+    @classmethod
+    def named(cls, name: str) -> "BackpressureStrategy":
+        """Return the strategy of that name; raise InvalidValueError if there is none."""
+        try:
+            return cls(name)
+        except ValueError:
+            raise InvalidValueError("strategy", name, f"one of {', '.join(cls)}") from None
 
 
 class Action(StrEnum):

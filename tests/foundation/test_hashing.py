@@ -1,8 +1,9 @@
+import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dw_platform.foundation import fnv1a_64
+from dw_platform.foundation import fnv1a_64, fnv1a_64_each
 
 # From the test suite that the authors of FNV publish beside the algorithm.
 PUBLISHED = {
@@ -31,3 +32,30 @@ def test_the_hash_agrees_with_the_published_vectors(data: bytes, expected: int) 
 @given(data=st.binary(max_size=200))
 def test_the_hash_fits_in_64_bits(data: bytes) -> None:
     assert 0 <= fnv1a_64(data) < 2**64
+
+
+def keys() -> st.SearchStrategy[list[bytes | None]]:
+    sizes = st.one_of(st.binary(max_size=12), st.binary(min_size=100, max_size=400))
+    return st.lists(st.one_of(st.none(), sizes), max_size=120)
+
+
+@settings(deadline=None)  # the first example imports numpy
+@given(keys=keys(), first=st.integers(0, 5))
+def test_hashing_a_whole_array_agrees_with_hashing_each_key(keys: list[bytes | None], first: int) -> None:
+    array = pa.array(keys, pa.binary())[first:]
+    expected = [fnv1a_64(key or b"") for key in keys[first:]]
+    assert fnv1a_64_each(array).tolist() == expected
+
+
+def test_one_very_long_key_among_many_short_ones_is_hashed_like_the_others() -> None:
+    keys = [b"short"] * 100 + [b"x" * 200_000, b""]
+    assert fnv1a_64_each(pa.array(keys, pa.binary())).tolist() == [fnv1a_64(key) for key in keys]
+
+
+def test_bytes_behind_a_null_do_not_count() -> None:
+    whole = pa.array([b"one", b"two", b"three"] * 20, pa.binary())
+    nulls = pa.array([True, False, True] * 20)
+    validity = nulls.buffers()[1]
+    array = pa.Array.from_buffers(pa.binary(), 60, [validity, *whole.buffers()[1:]])
+    assert array.null_count == 20
+    assert fnv1a_64_each(array).tolist() == [fnv1a_64(b"one"), fnv1a_64(b""), fnv1a_64(b"three")] * 20
