@@ -1,4 +1,4 @@
-"""Made-up orders for demonstrations and benchmarks: a row depends on the seed, its id and the days, nothing else.
+"""Made-up orders and clicks for demonstrations and benchmarks: a row depends on seed, number and days, nothing else.
 
 Rows are made in blocks of a fixed size, each with random numbers of its own. So the rows are the same however many
 tasks make them, and a larger table starts with the rows of a smaller one.
@@ -10,8 +10,10 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dw_platform.lake.rows import ArrowTasks
+from dw_platform.log import Records
 
 BLOCK_ROWS = 10_000
 """Rows with one stream of random numbers; changing it changes every generated table."""
@@ -91,3 +93,37 @@ def decimals(cents: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> pa.Array:
     words[:, 0] = cents
     words[:, 1] = cents >> 63
     return pa.Array.from_buffers(pa.decimal128(12, 2), len(cents), [None, pa.py_buffer(words)])
+
+
+_PAGES = ("/", "/search", "/product", "/cart", "/checkout", "/help")
+_PAGE_SHARES = (0.3, 0.25, 0.25, 0.1, 0.06, 0.04)
+# Some producer somewhere has a bug; the demo shows what becomes of its messages.
+_BROKEN_EVERY = 5_000
+
+
+def clicks(rows: int, *, seed: int, now: datetime) -> Iterator[Records]:
+    """Yield clicks of the hour before `now` as JSON messages, keyed by visitor; one in five thousand is cut off."""
+    for block in range(-(-rows // BLOCK_ROWS)):
+        yield _clicks(block, min(BLOCK_ROWS, rows - block * BLOCK_ROWS), seed, now)
+
+
+def _clicks(block: int, count: int, seed: int, now: datetime) -> Records:
+    random = np.random.default_rng([seed, block])
+    start = int((now - timedelta(hours=1)).timestamp() * 1_000)
+    visitors = pa.array(random.zipf(1.2, count) % 50_000).cast(pa.string())
+    moments = pa.array(np.sort(start + random.integers(0, 3_600_000, count))).cast(pa.timestamp("ms"))
+    fields = {
+        "visitor": visitors,
+        "page": _quoted(pa.array(random.choice(_PAGES, count, p=_PAGE_SHARES), pa.string())),
+        "clicked_at": _quoted(pc.strftime(moments, "%Y-%m-%dT%H:%M:%SZ")),
+        "ms": pa.array(random.gamma(2, 60, count).astype(np.int64)).cast(pa.string()),
+    }
+    parts = [f'{"{" if not number else ","}"{name}":' for number, name in enumerate(fields)]
+    pieces = [piece for part, column in zip(parts, fields.values(), strict=True) for piece in (part, column)]
+    lines = pc.binary_join_element_wise(*pieces, "}", "")
+    whole = np.arange(block * BLOCK_ROWS, block * BLOCK_ROWS + count) % _BROKEN_EVERY != _BROKEN_EVERY - 1
+    return Records(pc.if_else(pa.array(whole), lines, pc.utf8_slice_codeunits(lines, 0, 20)), keys=visitors)
+
+
+def _quoted(column: pa.Array) -> pa.Array:
+    return pc.binary_join_element_wise('"', column, '"', "")
