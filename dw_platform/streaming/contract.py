@@ -7,7 +7,8 @@ Offsets can have gaps: a compacted topic, an aborted transaction, ids that a bro
 goes on at `LogBatch.next_offset`, never at the last offset plus one, and counts records only where it has them.
 
 Where brokers differ, the least of them is promised: a record without headers may come back with an empty map of them,
-times are milliseconds after 1970, and names of topics and groups are those that `check_name` takes.
+times are milliseconds after 1970 and not older than the topic's retention, which may go by them, and names of topics
+and groups are those that `check_name` takes.
 """
 
 from collections.abc import Mapping

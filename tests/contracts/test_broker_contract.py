@@ -38,14 +38,13 @@ from tests.brokers import BROKERS, BrokerUnderTest, running
 
 # How long a reader of a real server may wait for something that is on its way; a signal ends the wait.
 SOON = 30.0
-TIME = datetime(2026, 3, 1, 12, tzinfo=UTC)
+# Some brokers count a record's age from its own time, so it must not be too old to be kept.
+TIME = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=2)
 TIME_MS = int(TIME.timestamp() * 1000)
 
 
 @pytest.fixture(params=BROKERS)
 def under_test(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BrokerUnderTest]:
-    if request.param == "memory":
-        pytest.importorskip("tests.fakes.memory_broker", reason="there is no MemoryBroker")
     with running(request.param, tmp_path) as broker:
         yield broker
 
@@ -105,7 +104,7 @@ def test_a_batch_is_read_back_as_it_was_published(broker: Broker, topic: str) ->
         [b"one", b"", None, b"\x00\xff"],
         keys=[b"k", None, b"", b"\x00"],
         headers=[{"trace": b"\x00\xff", "größe": b""}, None, {}, {"a": b"1"}],
-        timestamps_ms=[TIME_MS, TIME_MS - 86_400_000, TIME_MS + 1, TIME_MS],
+        timestamps_ms=[TIME_MS, TIME_MS - 3_600_000, TIME_MS + 1, TIME_MS],
     )
     result = broker.publish(topic, 0, records)
     table = read_all(broker, topic)
@@ -115,7 +114,7 @@ def test_a_batch_is_read_back_as_it_was_published(broker: Broker, topic: str) ->
     # A record without headers may come back with an empty list of them.
     headers = [found or [] for found in table["headers"].to_pylist()]
     assert headers == [[("trace", b"\x00\xff"), ("größe", b"")], [], [], [("a", b"1")]]
-    times = [TIME_MS, TIME_MS - 86_400_000, TIME_MS + 1, TIME_MS]
+    times = [TIME_MS, TIME_MS - 3_600_000, TIME_MS + 1, TIME_MS]
     assert table["timestamp"].cast(pa.int64()).to_pylist() == times
     assert table["offset"][0].as_py() == result.base_offset
     assert table["offset"][-1].as_py() < result.next_offset
