@@ -8,21 +8,29 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets import declared_tables, lake_tables, platform_jobs, platform_schedules, table_checks
+from assets import (
+    declared_tables,
+    lake_tables,
+    platform_jobs,
+    platform_schedules,
+    rejected_tables,
+    stream_tables,
+    table_checks,
+)
 from dw_platform.config import PlatformConfig, load_config
 from resources import LakeSparkResource, PlatformResource
-from sensors import automation_sensor
+from sensors import automation_sensor, stream_sensors
 
 
 def build_definitions(config: PlatformConfig) -> dg.Definitions:
     """Return the definitions of one platform."""
     platform = PlatformResource(config_path=str(config.source))
     return dg.Definitions(
-        assets=[*lake_tables(config), *declared_tables(config)],
+        assets=[*lake_tables(config), *stream_tables(config), *rejected_tables(config), *declared_tables(config)],
         asset_checks=table_checks(config),
         jobs=platform_jobs(),
         schedules=platform_schedules(config),
-        sensors=[automation_sensor()],
+        sensors=[automation_sensor(), *stream_sensors(config)],
         resources={"platform": platform, "pyspark": LakeSparkResource(platform=platform)},
         # One process a run: the default executor would start a JVM for every step.
         executor=dg.in_process_executor,

@@ -10,8 +10,8 @@ from dw_platform.config import PlatformConfig, produced_tables
 
 
 def declared_tables(config: PlatformConfig) -> list[dg.AssetSpec]:
-    """Return a spec for every produced table that is not one of `lake.tables`."""
-    own = {table.name for table in config.lake.tables}
+    """Return a spec for every produced table that no asset here makes."""
+    own = {table.name for table in config.lake.tables} | {stream.table for stream in config.streams}
     return [
         dg.AssetSpec(
             asset_key(name),

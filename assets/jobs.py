@@ -1,13 +1,15 @@
-"""Jobs and schedules: refresh everything, refresh a table by its cron line, keep the tables small."""
+"""Jobs and schedules: refresh everything, refresh a table or stream by its cron line, keep the tables small."""
 
 from typing import Any
 
 import dagster as dg
 
+from assets.streams import stream_tags
 from assets.tables import asset_key
 from dw_platform.config import PlatformConfig
 from dw_platform.foundation import TransientError
 from dw_platform.pipelines.maintain import maintain_tables
+from dw_platform.scaling.runs import RunPolicy
 from resources import PlatformResource
 
 REFRESH_JOB = "refresh"
@@ -23,8 +25,20 @@ def platform_jobs() -> list[Any]:  # Dagster does not export the type of an asse
 
 
 def platform_schedules(config: PlatformConfig) -> list[dg.ScheduleDefinition]:
-    """Return a schedule for every table with a cron line, and one for the upkeep if the file asks for it."""
+    """Return a schedule for every table and stream with a cron line, and one for the upkeep if the file asks for it."""
     schedules = [
+        dg.ScheduleDefinition(
+            name=f"{stream.name.replace('-', '_')}_stream_schedule",
+            cron_schedule=stream.schedule,
+            target=dg.AssetSelection.assets(asset_key(stream.table)),
+            description=f"Brings what is waiting in {stream.topic_name} into {stream.table}.",
+            tags=stream_tags(stream, RunPolicy().priority),
+            default_status=dg.DefaultScheduleStatus.RUNNING,
+        )
+        for stream in config.streams
+        if stream.schedule
+    ]
+    schedules += [
         dg.ScheduleDefinition(
             name=f"{table.name.replace('.', '_')}_schedule",
             cron_schedule=table.schedule,

@@ -4,11 +4,11 @@ import contextlib
 from collections.abc import Iterator
 
 import dagster as dg
-import pyarrow as pa
 
 from dw_platform.config import PlatformConfig, TableSection
 from dw_platform.foundation import TransientError
 from dw_platform.lake.reports import CommitReport
+from dw_platform.lake.table import LakeTable
 from dw_platform.pipelines.build import build_table
 from resources import PlatformResource
 
@@ -42,8 +42,8 @@ def _table_asset(table: TableSection) -> dg.AssetsDefinition:
         opened = platform.open()
         with retried_when_transient():
             report = build_table(opened, table.name)
-        schema = opened.lake.table(table.name).snapshot().schema
-        return dg.MaterializeResult(metadata=commit_metadata(report, opened.lake.location(table.name).uri, schema))
+        metadata = _commit_metadata(report) | place_metadata(opened.lake.table(table.name))
+        return dg.MaterializeResult(metadata=metadata)
 
     return build
 
@@ -62,21 +62,27 @@ def retried_when_transient() -> Iterator[None]:
         raise dg.RetryRequested(max_retries=2, seconds_to_wait=10) from error
 
 
-def commit_metadata(report: CommitReport, uri: str, schema: pa.Schema) -> dict[str, dg.MetadataValue]:
+def _commit_metadata(report: CommitReport) -> dict[str, dg.MetadataValue]:
     """Return what the catalog shows of a commit; the numbers are plotted over time."""
     numbers = {"dagster/row_count": report.rows, "files": report.files, "bytes": report.bytes}
-    columns = [
-        dg.TableColumn(field.name, str(field.type), constraints=dg.TableColumnConstraints(nullable=field.nullable))
-        for field in schema
-    ]
     return {
         **{name: dg.MetadataValue.int(value) for name, value in numbers.items() if value is not None},
-        "dagster/column_schema": dg.MetadataValue.table_schema(dg.TableSchema(columns)),
-        "dagster/uri": dg.MetadataValue.text(uri),
         "delta_version": dg.MetadataValue.int(report.version),
         "writer": dg.MetadataValue.text(report.engine.value),
         "writer_reason": dg.MetadataValue.text(report.reason),
         "seconds": dg.MetadataValue.float(round(report.duration_s, 3)),
+    }
+
+
+def place_metadata(table: LakeTable) -> dict[str, dg.MetadataValue]:
+    """Return where a table is and which columns it has now."""
+    columns = [
+        dg.TableColumn(field.name, str(field.type), constraints=dg.TableColumnConstraints(nullable=field.nullable))
+        for field in table.snapshot().schema
+    ]
+    return {
+        "dagster/column_schema": dg.MetadataValue.table_schema(dg.TableSchema(columns)),
+        "dagster/uri": dg.MetadataValue.text(table.location.uri),
     }
 
 

@@ -49,7 +49,7 @@ def test_tables_written_elsewhere_are_in_the_catalog_with_their_lineage(
     file = tmp_path / "platform.yaml"
     file.write_text(
         "name: tested\n"
-        "streams: [{name: clicks, table: web.clicks}]\n"
+        "databases: [{name: web, url: 'sqlite:///web.db', tables: [{source: clicks, table: web.clicks}]}]\n"
         "lake: {tables: [{name: web.daily, sql: 'SELECT count(*) AS n FROM {web.clicks}'}]}\n"
     )
     graph = definitions_of(file).resolve_asset_graph()
