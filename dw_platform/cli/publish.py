@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any, cast
 
 import typer
 
 from dw_platform.cli.children import stop_signals
 from dw_platform.cli.opening import open_platform
 from dw_platform.cli.output import ConfigOption, JsonOption, complain, emit_json, emit_table, many, say
-from dw_platform.cli.publish_lines import LineReader, Lines, Parsed, line_ranges, parse_lines
+from dw_platform.cli.publish_lines import ByteSource, LineReader, Lines, Parsed, line_ranges, parse_lines
 from dw_platform.cli.publish_sinks import PatientSink, StoppedError, open_sink
 from dw_platform.cli.steady import steady_progress
 from dw_platform.foundation import PermanentError, UserError
@@ -184,11 +184,11 @@ def _rules(platform: Platform, topic: str, key_field: str | None) -> TopicRules:
 
 
 @contextlib.contextmanager
-def _opened(file: Path | None) -> Iterator[BinaryIO]:
+def _opened(file: Path | None) -> Iterator[ByteSource]:
     if file is None:
         if sys.stdin is None:
             raise UnreadableFileError(Path("standard input"), "it is closed")
-        yield sys.stdin.buffer
+        yield cast(ByteSource, sys.stdin.buffer)  # a BufferedReader, which BinaryIO does not say
         return
     try:
         opened = file.open("rb")

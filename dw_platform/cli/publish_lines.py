@@ -8,7 +8,7 @@ import select
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import BinaryIO
+from typing import Protocol
 
 from dw_platform.gateway.errors import MalformedBodyError, NothingAcceptedError
 from dw_platform.gateway.parsing import Collector
@@ -21,6 +21,13 @@ LINGER_S = 0.05
 # How long Ctrl-C may go unnoticed while nothing comes.
 _LOOK_EVERY_S = 0.2
 _CHUNK = 1 << 20
+
+
+class ByteSource(Protocol):
+    """A pipe, a terminal, a file, or something in memory."""
+
+    def read1(self, size: int, /) -> bytes:
+        """Return what is there, up to `size`, without waiting for more; nothing at the end."""
 
 
 @dataclass(slots=True)
@@ -41,8 +48,9 @@ class Lines:
 class LineReader:
     """Reads `source` to its end, or until `stop` is set; then what was read but not handed out is left."""
 
-    def __init__(self, source: BinaryIO, *, stop: threading.Event, max_line: int) -> None:
+    def __init__(self, source: ByteSource, *, stop: threading.Event, max_line: int) -> None:
         self._source, self._stop, self._max_line = source, stop, max_line
+        self._descriptor = _descriptor(source)
         self._rest, self._number, self._skipping = b"", 0, False
 
     def batches(self, max_lines: int, max_bytes: int) -> Iterator[Lines]:
@@ -71,17 +79,13 @@ class LineReader:
         """Return what comes next; empty if nothing does for a moment and somebody waits, None at the end."""
         while not self._stop.is_set():
             if self._ready(_LOOK_EVERY_S if waiting else LINGER_S):
-                read = getattr(self._source, "read1", self._source.read)
-                return read(_CHUNK) or None
+                return self._source.read1(_CHUNK) or None
             if not waiting:
                 return b""
         return None
 
     def _ready(self, wait_s: float) -> bool:
-        try:
-            return bool(select.select([self._source], [], [], wait_s)[0])
-        except (OSError, ValueError):  # something in memory, which is always ready
-            return True
+        return self._descriptor is None or bool(select.select([self._descriptor], [], [], wait_s)[0])
 
     def _take(self, batch: Lines, text: bytes) -> None:
         self._number += 1
@@ -98,6 +102,14 @@ class LineReader:
         """Let go of a line that is too long before it is whole, or a file without line ends would fill the memory."""
         if self._skipping or len(self._rest) > self._max_line + 1:
             self._rest, self._skipping = b"", True
+
+
+def _descriptor(source: ByteSource) -> int | None:
+    """Return what can be waited for; None for something in memory, which is always ready."""
+    try:
+        return int(getattr(source, "fileno")())  # noqa: B009  only some sources have one
+    except (AttributeError, OSError):
+        return None
 
 
 @dataclass(slots=True)

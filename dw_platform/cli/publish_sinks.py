@@ -94,9 +94,9 @@ class StreamSink:
 class TopicSink:
     """A topic that belongs to nothing, directly."""
 
-    def __init__(self, brokers: PlatformBrokers, broker: Broker, topic: str) -> None:
-        self._brokers, self._broker, self._topic = brokers, broker, topic
-        self._turn, self.through = itertools.count(), f"the {broker.kind} broker"
+    def __init__(self, brokers: PlatformBrokers, topic: str) -> None:
+        self._brokers, self._broker, self._topic = brokers, brokers.of(topic), topic
+        self._turn, self.through = itertools.count(), f"the {self._broker.kind} broker"
 
     def publish(self, records: Records) -> tuple[PartitionReceipt, ...]:
         partitions = self._broker.topic(self._topic).partitions
@@ -143,12 +143,18 @@ def open_sink(
     platform: Platform, topic: str, *, api_key: str | None, patience_s: float, stop: threading.Event
 ) -> PatientSink:
     """Return where the topic's records go; raise NoSuchTopicError, before anything is read, if that is nowhere."""
-    sink = _choose(platform, topic, api_key, lambda brokers: _claim(platform, brokers, topic, patience_s, stop))
+    brokers = PlatformBrokers(platform)
+    try:
+        sink = _choose(platform, brokers, topic, api_key, lambda: _claim(platform, brokers, topic, patience_s, stop))
+    except BaseException:
+        brokers.close()
+        raise
     return PatientSink(sink, patience_s=patience_s, clock=platform.clock, stop=stop)
 
 
-def _choose(platform: Platform, topic: str, api_key: str | None, claim: Callable[[PlatformBrokers], bool]) -> Sink:
-    brokers = PlatformBrokers(platform)
+def _choose(
+    platform: Platform, brokers: PlatformBrokers, topic: str, api_key: str | None, claim: Callable[[], bool]
+) -> Sink:
     broker, stream, owner = brokers.of(topic), stream_of(platform.config, topic), owner_of(platform.config, topic)
     through_gateway = stream is not None and not broker.capabilities.shared_by_processes
     if owner == "bus" or (through_gateway and _address(platform)):
@@ -157,10 +163,10 @@ def _choose(platform: Platform, topic: str, api_key: str | None, claim: Callable
         return _gateway(platform, topic, api_key, stamped=owner != "bus")
     if stream is None:
         _require_topic(platform, broker, topic)
-    if not broker.capabilities.shared_by_processes and not claim(brokers):
+    if not broker.capabilities.shared_by_processes and not claim():
         return _gateway(platform, topic, api_key, stamped=True)
     if stream is None:
-        return TopicSink(brokers, broker, topic)
+        return TopicSink(brokers, topic)
     kind = broker.kind
     brokers.close()
     return StreamSink(open_streams(platform), topic, kind)
@@ -188,14 +194,16 @@ def _claim(platform: Platform, brokers: PlatformBrokers, topic: str, patience_s:
 
     All of them before the first record: a batch of which one partition is refused would be there in part.
     """
-    broker, deadline = brokers.of(topic), platform.clock.monotonic() + patience_s
+    deadline = platform.clock.monotonic() + patience_s
     while True:
+        broker = brokers.of(topic)
         try:
             # Dropping what is below 0 drops nothing, and needs the writer of every partition.
             broker.drop_before(topic, dict.fromkeys(range(broker.topic(topic).partitions), 0))
         except UnknownTopicError:  # made with the first record
             return True
         except PartitionLockedError as error:
+            brokers.close()  # or two that wait would wait for each other's partitions
             if stream_of(platform.config, topic) and _address(platform):
                 return False
             if platform.clock.monotonic() >= deadline:
