@@ -159,7 +159,9 @@ class PartitionReader:
         if mark := self._mark.read():
             return mark
         self._list()
-        return (self._bases[0], self._walked_end(self._bases[-1])) if self._bases else (0, 0)
+        walked = (self._bases[0], self._walked_end(self._bases[-1])) if self._bases else (0, 0)
+        # The first writer may have come meanwhile; then its mark counts, as what was walked need not be acknowledged.
+        return self._mark.read() or walked
 
     def _walked_end(self, base: int) -> int:
         """Return the end of the last segment by walking on from where the last walk ended."""

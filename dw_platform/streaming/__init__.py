@@ -1,6 +1,7 @@
 """Streams: publish anywhere, read by groups, on whichever broker keeps the records."""
 
 from dw_platform.streaming.backpressure import StreamingBackpressureHandler
+from dw_platform.streaming.checkpoints import StreamCheckpoint
 from dw_platform.streaming.contract import (
     DEFAULT_PARTITIONS,
     Broker,
@@ -21,8 +22,11 @@ from dw_platform.streaming.errors import (
     SequenceGapError,
     StreamRejectedError,
     StreamsClosedError,
+    SubscriptionFailedError,
     UnsupportedByBrokerError,
 )
+from dw_platform.streaming.events import StreamEvent
+from dw_platform.streaming.growth import Growth
 from dw_platform.streaming.limits import StreamingLimits
 from dw_platform.streaming.manager import StreamingScalingManager
 from dw_platform.streaming.publishing import (
@@ -32,8 +36,10 @@ from dw_platform.streaming.publishing import (
     PublishReceipt,
     StreamPublisher,
 )
+from dw_platform.streaming.scaler import ConsumersWanted
 from dw_platform.streaming.settings import BrokerSettings, open_broker
 from dw_platform.streaming.strategies import BackpressureStrategy
+from dw_platform.streaming.subscription import StreamSubscription
 
 __all__ = [
     "DEFAULT_PARTITIONS",
@@ -43,22 +49,28 @@ __all__ = [
     "BrokerSettings",
     "BrokerUnavailableError",
     "Capabilities",
+    "ConsumersWanted",
     "DamagedRecordsError",
     "DegradationDirective",
     "Fetcher",
     "GroupFencedError",
+    "Growth",
     "PartitionReceipt",
     "ProducerStamp",
     "PublishReceipt",
     "PublishTimedOutError",
     "SequenceGapError",
+    "StreamCheckpoint",
     "StreamDefinition",
+    "StreamEvent",
     "StreamPublisher",
     "StreamRejectedError",
+    "StreamSubscription",
     "StreamingBackpressureHandler",
     "StreamingLimits",
     "StreamingScalingManager",
     "StreamsClosedError",
+    "SubscriptionFailedError",
     "TopicInfo",
     "TopicSettings",
     "UnsupportedByBrokerError",

@@ -2,9 +2,15 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
 
 from dw_platform.log import LogBatch
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NO_HEADERS: Mapping[str, bytes] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +30,17 @@ def events_of(topic: str, partition: int, batch: LogBatch) -> Iterator[tuple[Str
     """Yield each record with the offset to read next once it is done; behind the last one a gap is skipped."""
     left = len(batch)
     for part in batch.batches:
-        columns = [part.column(name).to_pylist() for name in ("offset", "timestamp", "key", "value", "headers")]
-        for offset, timestamp, key, value, headers in zip(*columns, strict=True):
+        for offset, milliseconds, key, value, headers in zip(*_columns(part), strict=True):
             left -= 1
-            event = StreamEvent(topic, partition, offset, timestamp, key, value, dict(headers or ()))
+            # From whole numbers, because Arrow's own way to a time with a zone imports pandas.
+            at = _EPOCH + timedelta(milliseconds=milliseconds)
+            event = StreamEvent(topic, partition, offset, at, key, value, dict(headers) if headers else _NO_HEADERS)
             yield event, offset + 1 if left else batch.next_offset
+
+
+def _columns(part: Any) -> Iterator[list[Any]]:
+    yield part.column("offset").to_pylist()
+    yield part.column("timestamp").cast(pa.int64()).to_pylist()
+    for name in ("key", "value", "headers"):
+        column = part.column(name)
+        yield [None] * len(column) if column.null_count == len(column) else column.to_pylist()

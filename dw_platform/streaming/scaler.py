@@ -6,7 +6,10 @@ The decisions themselves are in dw_platform/scaling/streams.py.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from dw_platform.foundation import Clock, Ema, EventHub
+from dw_platform.log import RecordsExpiredError
 from dw_platform.scaling import ConsumerDecision, decide_consumers, decide_partitions
 from dw_platform.store import PersistentStore
 from dw_platform.streaming.contract import Broker
@@ -18,6 +21,7 @@ from dw_platform.streaming.stream import Stream
 
 # A growth that was put off pauses publishers each time it is tried.
 _TRY_AGAIN_AFTER_S = 30.0
+_PARTITIONS_LOOKED_AT = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,17 +137,21 @@ class StreamScaler:
         return pace.per_consumer.value or 0.0
 
     def _lag_ms(self, stream: Stream, group: str, positions: Positions) -> float:
-        """Return the age of the oldest unread record of the partition that is furthest behind."""
-        lags = positions.lags(group)
-        partition = max(lags, key=lambda number: lags[number])
-        at = _time_of(stream.broker, stream.topic, partition, positions.next_of(group, partition))
-        return 0.0 if at is None else max(self._clock.now().timestamp() - at, 0.0) * 1_000
+        """Return the age of the oldest unread record, among the partitions that are furthest behind."""
+        lags = {number: lag for number, lag in positions.lags(group).items() if lag}
+        behind = sorted(lags, key=lambda number: -lags[number])[:_PARTITIONS_LOOKED_AT]
+        times = [_time_of(stream.broker, stream.topic, n, positions.next_of(group, n)) for n in behind]
+        oldest = min((at for at in times if at is not None), default=None)
+        return 0.0 if oldest is None else max(self._clock.now().timestamp() * 1_000 - oldest, 0.0)
 
 
-def _time_of(broker: Broker, topic: str, partition: int, offset: int) -> float | None:
+def _time_of(broker: Broker, topic: str, partition: int, offset: int) -> int | None:
+    """Return when the first record from `offset` on was written, in milliseconds."""
     fetcher = broker.fetcher(topic, partition)
     try:
         batch = fetcher.fetch(offset, max_records=1)
+    except RecordsExpiredError:
+        return None  # it went meanwhile
     finally:
         fetcher.close()
-    return float(batch.batches[0]["timestamp"][0].as_py().timestamp()) if batch.batches else None
+    return int(batch.batches[0]["timestamp"].cast(pa.int64())[0].as_py()) if batch.batches else None
