@@ -1,7 +1,7 @@
 """Benchmarks: each measures the platform beside its peers in the same run and returns figures as ratios.
 
-python -m benchmarks               lists them
-python -m benchmarks lake          runs one; `dw bench lake` does the same
+dw bench               lists them
+dw bench lake          runs one; `dw bench --help` shows how to make it larger or smaller
 """
 
 from benchmarks.harness import available, render, run

@@ -84,7 +84,7 @@ def command(name: str, options: Options) -> str:
         f"--{key} {value}" for key in ("rows", "repeats", "commits", "processes") if (value := getattr(options, key))
     ]
     switches = ["--quick"] * options.quick + ["--no-lock"] * (not options.lock)
-    return " ".join(["python -m benchmarks", name, *given, *switches])
+    return " ".join(["dw bench", name, *given, *switches])
 
 
 def measure(measures: Sequence[Measure], *, repeats: int, units: float, unit: str) -> list[dict[str, Any]]:
@@ -146,6 +146,9 @@ def render(result: Mapping[str, Any]) -> str:
 
 def _modules() -> dict[str, Any]:
     package = importlib.import_module("benchmarks")
-    found = [importlib.import_module(f"benchmarks.{entry.name}") for entry in pkgutil.iter_modules(package.__path__)
-             if entry.name != "__main__"]  # fmt: skip
+    found = [
+        importlib.import_module(f"benchmarks.{entry.name}")
+        for entry in pkgutil.iter_modules(package.__path__)
+        if entry.name != "__main__"
+    ]  # fmt: skip  that one runs instead of offering something
     return {module.NAME: module for module in found if hasattr(module, "NAME")}

@@ -35,14 +35,31 @@ class OutputNotWritableError(UserError):
         super().__init__(f"{path} cannot be written: {cause}. Nothing was measured; choose another --output.")
 
 
+class DirectoryMissingError(UserError):
+    """The folder whose disk should be measured is not there."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        super().__init__(f"{path} is not a folder. Nothing was measured; make it, or choose another --directory.")
+
+
 def bench(
     name: Annotated[str | None, typer.Argument(help="The benchmark; without it, they are listed.")] = None,
-    output: Annotated[Path | None, typer.Option(help="Write the result to this file as JSON, too.")] = None,
     *,
+    rows: Annotated[int | None, typer.Option(min=1, help="How many rows or records, where that can be chosen.")] = None,
+    repeats: Annotated[int | None, typer.Option(min=1, help="How often each is measured.")] = None,
+    commits: Annotated[int | None, typer.Option(min=1, help="How many commits each writer makes.")] = None,
+    processes: Annotated[int | None, typer.Option(min=1, help="How many processes write at once.")] = None,
+    directory: Annotated[Path | None, typer.Option(help="Where files are made: on the disk to measure.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Write the result to this file as JSON, too.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes: shows that it runs, not how fast.")] = False,
+    lock: Annotated[bool, typer.Option("--lock/--no-lock", help="Whether a stress takes the commit lock.")] = True,
     json: JsonOption = False,
 ) -> None:
-    """Run a benchmark and print its figures as ratios to its peers."""
+    """Run a benchmark and print its figures as ratios to its peers.
+
+    What is not given is what the benchmark thinks right; an option that it does not know has no effect.
+    """
     if importlib.util.find_spec("benchmarks") is None:
         raise NoBenchmarksError
     benchmarks = importlib.import_module("benchmarks")
@@ -52,9 +69,12 @@ def bench(
         return
     if name not in available:
         raise UnknownBenchmarkError(name, sorted(available))
+    if directory is not None and not directory.is_dir():
+        raise DirectoryMissingError(directory)
     if output:
         _require_writable(output)
-    result = benchmarks.run(name, quick=quick)
+    sizes = {"rows": rows, "repeats": repeats, "commits": commits, "processes": processes, "directory": directory}
+    result = benchmarks.run(name, **sizes, quick=quick, lock=lock)
     if output:
         output.write_text(json_format.dumps(result, indent=2) + "\n")
     if json:

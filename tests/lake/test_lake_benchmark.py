@@ -26,8 +26,8 @@ def test_measures_take_turns_and_the_first_round_does_not_count() -> None:
 
 
 def test_a_result_says_how_to_measure_it_again() -> None:
-    assert command("lake", Options(rows=5, quick=True)) == "python -m benchmarks lake --rows 5 --quick"
-    assert command("lake_stress", Options(lock=False)) == "python -m benchmarks lake_stress --no-lock"
+    assert command("lake", Options(rows=5, quick=True)) == "dw bench lake --rows 5 --quick"
+    assert command("lake_stress", Options(lock=False)) == "dw bench lake_stress --no-lock"
 
 
 def test_the_source_has_all_rows_of_about_a_hundred_bytes(tmp_path: Path) -> None:
