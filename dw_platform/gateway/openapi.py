@@ -216,7 +216,7 @@ def _schemas() -> dict[str, Any]:
     rejected = {
         "rejected_count": whole,
         "rejected": _list(_object({"index": whole, "reason": text})),
-        "rejected_ranges": _list({"type": "array", "prefixItems": [whole, whole], "minItems": 2, "maxItems": 2}),
+        "rejected_ranges": _list({"type": "array", "items": whole, "minItems": 2, "maxItems": 2}),
     }
     kept = {"key": maybe, "key_encoding": encoding, "value": maybe, "encoding": encoding}
     headers = {"type": "object", "additionalProperties": {"type": ["string", "null"]}}

@@ -20,12 +20,15 @@ class LogPublisher:
     """Publishes to the log at once; `level` and `error` say what the next publishers meet."""
 
     def __init__(self, directory: Path, topics: Sequence[str] = ("orders",), partitions: int = 2) -> None:
+        self.directory = directory
         self.broker = EmbeddedBroker(Log(directory), MemoryStore())
         for topic in topics:
             self.broker.ensure_topic(topic, TopicSettings(partitions=partitions))
         self.level = PressureLevel.NORMAL
         self.error: Exception | None = None
         self.hold: asyncio.Event | None = None
+        """Set: publishers wait for it, and `entered` tells that one does."""
+        self.entered = asyncio.Event()
         self._turns = itertools.count()
         self._stamps: dict[tuple[str, str], tuple[int, PublishReceipt]] = {}
 
@@ -39,6 +42,7 @@ class LogPublisher:
         self, topic: str, records: Records, *, stamp: ProducerStamp | None = None, timeout_s: float | None = None
     ) -> PublishReceipt:
         if self.hold is not None:
+            self.entered.set()
             await self.hold.wait()
         return await asyncio.to_thread(self.publish_sync, topic, records, stamp=stamp, timeout_s=timeout_s)
 
