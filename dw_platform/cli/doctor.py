@@ -6,7 +6,8 @@ from dataclasses import asdict
 import typer
 from rich.text import Text
 
-from dw_platform.cli.examine import Health, examine
+from dw_platform.cli.examine import examine
+from dw_platform.cli.findings import Health
 from dw_platform.cli.opening import open_platform
 from dw_platform.cli.output import ConfigOption, JsonOption, complain, emit_json, emit_table
 from dw_platform.cli.secrecy import masked

@@ -1,11 +1,15 @@
 """What `dw doctor` finds, and that it changes nothing and tells no secret."""
 
+import importlib.util
 import json
 import socket
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from dw_platform.gateway.address import announce
+from dw_platform.pipelines import Platform
 from tests.cli.conftest import Dw, MakeFile
 
 
@@ -87,10 +91,80 @@ def test_a_remote_spark_is_dialled_and_needs_no_java(
     assert "java" not in found
 
 
-def test_a_missing_client_library_is_named_by_its_extra(dw: Dw, make_file: MakeFile) -> None:
+def test_a_missing_client_library_is_named_by_its_extra(
+    dw: Dw, make_file: MakeFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_file("broker: {kind: kafka, address: '127.0.0.1:1'}")
+    assert "kafka at 127.0.0.1:1 does not answer" in _findings(dw("doctor", "--json").out)["broker"]["finding"]
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "confluent_kafka" else find(name))
+    assert "dw-platform[kafka]" in _findings(dw("doctor", "--json").out)["broker"]["finding"]
+
+
+def test_a_broker_that_nothing_here_can_talk_to_is_named(dw: Dw, make_file: MakeFile) -> None:
     make_file("broker: {kind: pulsar, address: '127.0.0.1:6650'}")
-    finding = _findings(dw("doctor", "--json").out)["broker"]
-    assert "dw-platform[pulsar]" in finding["finding"] or "does not answer" in finding["finding"]
+    code, out, _ = dw("doctor", "--json")
+    assert code == 1
+    assert _findings(out)["broker"]["finding"] == (
+        "pulsar is not supported by this version, which knows embedded and kafka"
+    )
+    error = dw("topics", "list").err
+    assert "This version cannot use a pulsar broker. Set `broker.kind` in platform.yaml to embedded or kafka." in error
+
+
+STREAM = "streams: [{name: clicks, table: web.clicks, partitions: 2, retention: {for: 2h}}]"
+
+
+def test_topics_of_streams_are_looked_at_and_the_file_wins_no_argument_silently(dw: Dw, make_file: MakeFile) -> None:
+    make_file(STREAM)
+    found = _findings(dw("doctor", "--json").out)
+    assert (found["broker"]["finding"], found["log"]["health"]) == ("embedded", "ok")
+    assert found["topic clicks"]["finding"] == "not there yet; the first record makes it"
+    assert dw("topics", "create", "clicks").code == 0
+    assert _findings(dw("doctor", "--json").out)["topic clicks"]["finding"] == "2 partitions"
+    make_file(STREAM.replace("2h", "3h"))
+    told = _findings(dw("doctor", "--json").out)["topic clicks"]
+    assert (told["health"], "keeps the settings with which it was made" in told["finding"]) == ("warning", True)
+    make_file(STREAM.replace("partitions: 2", "partitions: 4"))
+    told = _findings(dw("doctor", "--json").out)["topic clicks"]
+    assert told["finding"] == "has 2 partitions, the file says 4: `dw topics grow clicks --partitions 4`"
+
+
+def test_a_broker_of_one_stream_is_named_after_it_and_its_topic_is_left_out_while_it_is_down(
+    dw: Dw, make_file: MakeFile
+) -> None:
+    make_file("streams: [{name: far, table: a.b, broker: {kind: kafka, address: '127.0.0.1:1'}}]")
+    code, out, _ = dw("doctor", "--json")
+    found = _findings(out)
+    assert (code, found["broker of far"]["health"], found["broker"]["health"]) == (1, "failed", "ok")
+    assert "topic far" not in found
+
+
+def test_a_log_folder_that_cannot_be_made_is_said(dw: Dw, make_file: MakeFile, tmp_path: Path) -> None:
+    make_file(STREAM)
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "log").write_text("in the way")
+    code, out, _ = dw("doctor", "--json")
+    assert (code, _findings(out)["log"]["health"]) == (1, "failed")
+
+
+def test_the_gateway_is_looked_at_when_it_is_wanted(dw: Dw, make_file: MakeFile) -> None:
+    make_file()
+    assert "gateway" not in _findings(dw("doctor", "--json").out)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        file = make_file(f"gateway: {{enabled: true, port: {port}}}")
+        told = _findings(dw("doctor", "--json").out)["gateway"]
+        assert (told["health"], "in use by something else" in told["finding"]) == ("warning", True)
+        with Platform.open(file, environ={}) as platform:
+            announce(platform.store, f"http://127.0.0.1:{port}", at=datetime.now(UTC))
+        told = _findings(dw("doctor", "--json").out)["gateway"]
+        assert told["finding"] == f"runs at http://127.0.0.1:{port}"
+    assert _findings(dw("doctor", "--json").out)["gateway"]["health"] == "ok"
+    make_file(f"gateway: {{enabled: true, host: 0.0.0.0, port: {port}, require_keys: true}}")
+    assert "unencrypted" in _findings(dw("doctor", "--json").out)["gateway"]["finding"]
+    make_file(f"gateway: {{enabled: true, port: {port}, tls: {{certificate: a.pem, key: b.pem}}}}")
+    assert _findings(dw("doctor", "--json").out)["gateway"]["health"] == "failed"
 
 
 def test_a_busy_port_is_a_warning_because_dw_up_may_be_running(dw: Dw, make_file: MakeFile) -> None:
