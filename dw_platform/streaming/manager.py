@@ -173,6 +173,10 @@ class StreamingScalingManager:
         """Return how far a group has read a partition, as far as subscriptions have stored it."""
         return self._checkpoints.get(topic, group, partition)
 
+    def maintain(self, topic: str) -> None:
+        """Apply the topic's retention and compaction where that is the client's work; it reads and removes files."""
+        self._opened(topic).broker.maintain(topic)
+
     def close(self) -> None:
         """Refuse further work, let what is on its way finish, and stop; closing twice is harmless."""
         if self._closed:
