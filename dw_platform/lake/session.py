@@ -52,6 +52,7 @@ class SparkProvider:
         self._on_progress = on_progress
         self._lock = threading.Lock()
         self._session: SparkSession | None = None
+        self._warm = False
 
     def get(self) -> SparkSession:
         """Return the session, opening it if this is the first call."""
@@ -68,6 +69,12 @@ class SparkProvider:
     def warm(self) -> None:
         """Open the session and run one small job of Python workers, so that the first real one does not wait."""
         self.get().range(0, 2, 1, 2).mapInArrow(lambda batches: batches, "id long").collect()
+        self._warm = True
+
+    @property
+    def ready(self) -> bool:
+        """Whether `warm` is done, so that a job starts at once; asking opens nothing."""
+        return self._session is not None and self._warm
 
     @property
     def parallelism(self) -> int:
@@ -80,7 +87,7 @@ class SparkProvider:
         with self._lock:
             if self._session is not None:
                 self._session.stop()
-                self._session = None
+                self._session, self._warm = None, False
 
     def _open(self) -> SparkSession:
         # A Connect address is shown up to its first parameter, because a token is one.

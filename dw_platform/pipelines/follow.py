@@ -123,7 +123,9 @@ class StreamFollower:
             ends = ingest.ends()
             if began >= table_due or _waiting(ends, reached):
                 pace = self._pace()
-                report = ingest.catch_up(max_rows=pace.rows, on_commit=self._committed, stop=self._stop)
+                report = ingest.catch_up(
+                    max_rows=pace.rows, on_commit=self._committed, stop=self._stop, wait_for_spark=False
+                )
                 reached, table_due = dict(report.positions), clock.monotonic() + LOOK_AT_TABLE_EVERY_S
                 self._retry_s = FIRST_RETRY_S
                 self._subsystem.observed(self._stream, report.lag)

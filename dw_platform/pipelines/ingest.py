@@ -100,10 +100,12 @@ class StreamIngest:
         max_rows: int | None = None,
         on_commit: OnCommit = lambda _: None,
         stop: threading.Event | None = None,
+        wait_for_spark: bool = True,
     ) -> IngestReport:
         """Commit round after round until what is there now is in the table, `limit` records are, or `stop` is set.
 
-        `max_rows` replaces the most rows of a commit that the stream's configuration allows.
+        `max_rows` replaces the most rows of a commit that the stream's configuration allows. Without `wait_for_spark`
+        nothing waits for a session to start; commits are small until it is there.
         """
         clock = self._platform.clock
         started = clock.monotonic()
@@ -113,7 +115,10 @@ class StreamIngest:
         while (left := None if limit is None else limit - report.rows - report.rejected) is None or left > 0:
             rows = max_rows or self.stream.commit.rows
             commit = self._rounds.commit_next(
-                targets, max_rows=rows if left is None else min(left, rows), accept_loss=accept_loss
+                targets,
+                max_rows=rows if left is None else min(left, rows),
+                accept_loss=accept_loss,
+                wait_for_spark=wait_for_spark,
             )
             if commit is None:
                 break

@@ -2,13 +2,14 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dw_platform.config import StreamSection
 from dw_platform.foundation import PlatformError
 from dw_platform.lake.commit import CommitConflictError, PositionConflictError
 from dw_platform.lake.reports import CommitReport
 from dw_platform.lake.staging import PreparedWrite, SplitTasks, Staging, discard, stage
+from dw_platform.log import RecordsExpiredError
 from dw_platform.pipelines.brokers import stream_broker_settings
 from dw_platform.pipelines.ingest_errors import (
     LostRangesError,
@@ -34,7 +35,7 @@ FEWEST_JUDGED = 10
 # How often in a row others may be first, or change the table, before the run gives up.
 MOST_CONFLICTS = 20
 # So small a commit is written in this process: a Spark job would take longer to start than to run.
-SMALL_ROWS, SMALL_BYTES = 20_000, 8 * 1024 * 1024
+SMALL_ROWS, SMALL_BYTES = 100_000, 32 * 1024 * 1024
 PROBE_BYTES = 256 * 1024
 # No commit should take longer than about this; how many rows that is, is known after the first one.
 LONGEST_COMMIT_S = 60.0
@@ -50,6 +51,22 @@ class _Bases:
     generation: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """How large a commit may be, and whether Spark may make it."""
+
+    rows: int
+    bytes: int
+    spark: bool
+
+    def now(self, waiting: int, bytes_per_row: float, rows_per_s: float) -> "_Limits":
+        """Return what holds for a backlog: a small one needs no Spark, and nothing should take too long."""
+        if not self.spark or (waiting <= SMALL_ROWS and waiting * bytes_per_row <= SMALL_BYTES):
+            return _Limits(min(self.rows, SMALL_ROWS), min(self.bytes, SMALL_BYTES), spark=False)
+        timely = max(SMALL_ROWS, int(rows_per_s * LONGEST_COMMIT_S)) if rows_per_s else self.rows
+        return replace(self, rows=min(self.rows, timely))
+
+
 class IngestRounds:
     """Commits of one stream, one after the other; remembers how large records are and how fast they go."""
 
@@ -61,32 +78,36 @@ class IngestRounds:
         # Offsets that the broker knows it has lost, by partition; found by reading, because no bound tells of them.
         self._holes: dict[int, tuple[int, int]] = {}
 
-    def commit_next(self, targets: Mapping[int, int], *, max_rows: int, accept_loss: bool) -> IngestCommit | None:
+    def commit_next(
+        self, targets: Mapping[int, int], *, max_rows: int, accept_loss: bool, wait_for_spark: bool = True
+    ) -> IngestCommit | None:
         """Commit what comes next, up to `targets`; None if everything up to there is in the table.
 
-        Whoever else ingests the stream meanwhile may be first; then this plans again from what they left.
+        Whoever else ingests the stream meanwhile may be first; then this plans again from what they left. Without
+        `wait_for_spark`, commits are small and made in this process as long as Spark is not ready.
         """
+        limits = _Limits(max_rows, self._stream.commit.size, wait_for_spark or self._platform.spark.ready)
         for _ in range(MOST_CONFLICTS - 1):
             try:
-                return self._attempt(targets, max_rows, accept_loss=accept_loss)
+                return self._attempt(targets, limits, accept_loss=accept_loss)
             except (PositionConflictError, CommitConflictError) as conflict:
                 log.info("planning again", extra={"stream": self._stream.name, "reason": str(conflict)})
             except RecordsGoneError as gone:
                 # What expired is seen in the broker's bounds by the next plan; what a crash took has to be remembered.
                 if not gone.expired:
                     self._holes[gone.partition] = (gone.first, gone.next_offset)
-        return self._attempt(targets, max_rows, accept_loss=accept_loss)
+        return self._attempt(targets, limits, accept_loss=accept_loss)
 
     def positions(self, partitions: Mapping[int, int]) -> dict[int, int]:
         """Return where the table reads next, for each of `partitions`."""
         snapshot = self._platform.lake.table(self._stream.table).snapshot()
         return dict.fromkeys(partitions, 0) | read_positions(snapshot, self.names, partitions)
 
-    def _attempt(self, targets: Mapping[int, int], max_rows: int, *, accept_loss: bool) -> IngestCommit | None:
+    def _attempt(self, targets: Mapping[int, int], limits: _Limits, *, accept_loss: bool) -> IngestCommit | None:
         clock = self._platform.clock
         started = clock.monotonic()
         bases = self._prepare(targets)
-        plan = self._plan(bases, targets, max_rows)
+        plan = self._plan(bases, targets, limits)
         if plan.empty:
             return None
         lost = self._lost(plan, bases, accept=accept_loss or not self._stream.durable)
@@ -121,7 +142,7 @@ class IngestRounds:
         positions = read_positions(rows.snapshot, self.names, partitions)
         return _Bases(rows, rejected, positions, read_generation(rows.snapshot, self.names))
 
-    def _plan(self, bases: _Bases, targets: Mapping[int, int], max_rows: int) -> IngestPlan:
+    def _plan(self, bases: _Bases, targets: Mapping[int, int], limits: _Limits) -> IngestPlan:
         starts, ends = self._broker.start_offsets(self._stream.topic_name), dict(targets)
         for partition, position in bases.positions.items():
             if position > targets[partition]:
@@ -131,17 +152,18 @@ class IngestRounds:
                 starts[partition] = max(starts.get(partition, 0), following)
             else:
                 ends[partition] = min(ends.get(partition, first), first)
-        waiting = sum(max(0, end - bases.positions.get(partition, 0)) for partition, end in ends.items())
-        if self._rows_per_s:
-            max_rows = min(max_rows, max(SMALL_ROWS, int(self._rows_per_s * LONGEST_COMMIT_S)))
+        begins = {each: max(bases.positions.get(each, 0), starts.get(each, 0)) for each in ends}
+        waiting = {each: max(0, end - begins[each]) for each, end in ends.items()}
+        size = self._average(begins, waiting)
+        limits = limits.now(sum(waiting.values()), size, self._rows_per_s)
         return plan_ranges(
             bases.positions,
             starts,
             ends,
-            max_rows=max_rows,
-            max_bytes=self._stream.commit.size,
-            bytes_per_row=self._average(bases.positions, starts, ends) if waiting > SMALL_ROWS else 1.0,
-            tasks=self._platform.spark.parallelism if waiting > SMALL_ROWS else 1,
+            max_rows=limits.rows,
+            max_bytes=limits.bytes,
+            bytes_per_row=size,
+            tasks=self._platform.spark.parallelism if limits.spark else 1,
         )
 
     def _require_end(self, partition: int, position: int) -> None:
@@ -151,19 +173,20 @@ class IngestRounds:
         if position > end:
             raise PositionBeyondEndError(self._stream.name, topic, partition, position, end)
 
-    def _average(self, positions: Mapping[int, int], starts: Mapping[int, int], ends: Mapping[int, int]) -> float:
+    def _average(self, begins: Mapping[int, int], waiting: Mapping[int, int]) -> float:
         """Return the average size of a record, by the last commit or, before the first one, by a look at a few."""
-        if not self._bytes_per_row:
-            begins = {each: max(positions.get(each, 0), starts.get(each, 0)) for each in ends}
-            fullest = max(ends, key=lambda each: ends[each] - begins[each])
+        if not self._bytes_per_row and any(waiting.values()):
+            fullest = max(waiting, key=lambda each: waiting[each])
             fetcher = self._broker.fetcher(self._stream.topic_name, fullest)
             try:
                 batch = fetcher.fetch(begins[fullest], max_bytes=PROBE_BYTES)
+            except RecordsExpiredError:
+                return 1.0  # the tasks will tell what is gone
             finally:
                 fetcher.close()
             size = sum(part["key"].nbytes + part["value"].nbytes for part in batch.batches)
             self._bytes_per_row = size / max(1, len(batch))
-        return self._bytes_per_row
+        return max(1.0, self._bytes_per_row)
 
     def _lost(self, plan: IngestPlan, bases: _Bases, *, accept: bool) -> tuple[LostRange, ...]:
         found = [LostRange(part, self._fate(part)) for part in plan.lost]
@@ -183,7 +206,7 @@ class IngestRounds:
     # Reading and writing
 
     def _stage(self, plan: IngestPlan, bases: _Bases) -> Staging:
-        small = plan.rows <= SMALL_ROWS and plan.rows * self._bytes_per_row <= SMALL_BYTES
+        small = plan.rows <= SMALL_ROWS and plan.rows * max(1.0, self._bytes_per_row) <= SMALL_BYTES
         tasks = SplitTasks([self._task(ranges, bases) for ranges in plan.tasks], read_task)
         targets = {ROWS: bases.rows} | ({REJECTED_ROWS: bases.rejected} if bases.rejected else {})
         return stage(tasks, targets, spark=None if small else self._platform.spark.get)
