@@ -133,8 +133,7 @@ class KafkaBroker:
             self._closed = True
             producers, self._producers = list(self._producers.values()), {}
         for producer in producers:
-            if producer.usable:
-                producer.close()
+            producer.close()
         self._admin.close()
 
     def _check_partitions(self, topic: str, numbers: Mapping[int, int]) -> None:
@@ -158,7 +157,10 @@ class KafkaBroker:
             if self._closed:
                 raise PartitionClosedError(topic)
             producer = self._producers.get(size)
-            if producer is None or not producer.usable:
+            if producer is not None and not producer.usable:
+                producer.retire()
+                producer = None
+            if producer is None:
                 producer = self._producers[size] = KafkaProducer(self._settings, size)
             return producer
 

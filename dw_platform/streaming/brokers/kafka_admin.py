@@ -29,7 +29,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # imported th
 
 from dw_platform.foundation import Clock, PlatformError
 from dw_platform.log import UnknownTopicError
-from dw_platform.streaming.brokers.kafka_config import client_settings, request_timeout_s
+from dw_platform.streaming.brokers.kafka_config import abandon, client_settings, request_timeout_s
 from dw_platform.streaming.brokers.kafka_errors import error_of, is_passing, made, translated
 from dw_platform.streaming.settings import BrokerSettings
 
@@ -150,6 +150,8 @@ class KafkaAdmin:
     def close(self) -> None:
         """Let the client go; the library ends its threads with it."""
         with self._lock:
+            if self._made is not None and self._made[0] != os.getpid():
+                abandon(self._made)
             self._made = None
 
     def _described(self, topic: str) -> list[Any]:
@@ -197,6 +199,7 @@ class KafkaAdmin:
     def _client(self) -> AdminClient:
         with self._lock:
             if self._made is None or self._made[0] != os.getpid():
+                abandon(self._made)
                 chosen = client_settings(self._settings) | {"error_cb": self._remember}
                 self._made = (os.getpid(), made(AdminClient, chosen))
             return self._made[1]

@@ -14,6 +14,16 @@ LARGEST_BATCH = 1_000_000
 _UNREAD = timedelta(days=7)
 
 
+# Clients of the library that a forked process got from its parent: letting one go would wait for threads that stayed
+# behind, so they are kept for good.
+_INHERITED: list[Any] = []
+
+
+def abandon(client: Any) -> None:
+    """Keep a client that belongs to the process from which this one was forked from being ended here."""
+    _INHERITED.append(client)
+
+
 def client_settings(settings: BrokerSettings) -> dict[str, Any]:
     """Return what every client of this broker is made with.
 

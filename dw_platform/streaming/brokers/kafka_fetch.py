@@ -5,12 +5,14 @@ What a server of another version or a special way of signing in would need goes 
 are the same, but fewer a second.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 from dw_platform.foundation import Clock, InvalidValueError
 from dw_platform.log import LogBatch, OffsetOutOfRangeError, RecordsExpiredError
 from dw_platform.streaming.brokers import kafka_protocol as protocol
-from dw_platform.streaming.brokers.kafka_batches import DamagedError, OldFormatError, parts_in, to_arrow, visible
+from dw_platform.streaming.brokers.kafka_batches import DamagedError, OldFormatError, parts_in, visible
+from dw_platform.streaming.brokers.kafka_columns import to_arrow
 from dw_platform.streaming.brokers.kafka_config import client_settings
 from dw_platform.streaming.brokers.kafka_connection import Connection, TooOldError
 from dw_platform.streaming.brokers.kafka_leader import Leader
@@ -75,56 +77,69 @@ class WireFetcher:
         self._leader, self._clock, self._isolation = leader, clock, isolation
         self._name = f"{leader.topic}/{leader.partition}"
         # Where the reader is expected next, what it has not taken yet of the last answer, and where that ends.
-        self._expected, self._rest, self._rest_end = -1, list[Any](), -1
+        self._expected, self._rest, self._end = -1, iter(list[Any]()), -1
+        self._first: Any = None
         # On which connection which offset has been asked for, and not been received.
         self._asked: tuple[Connection, int] | None = None
 
     def fetch(
         self, offset: int, *, max_bytes: int = 1 << 20, max_records: int | None = None, wait_s: float = 0.0
     ) -> LogBatch:
-        if offset == self._expected and self._rest:
-            return self._served(self._rest, self._rest_end, max_records)
-        deadline = self._clock.monotonic() + wait_s
-        while True:
-            left = min(max(0.0, deadline - self._clock.monotonic()), _LONGEST_WAIT_S)
-            batches, next_offset = self._read(offset, max_bytes, left)
-            if next_offset > offset or left <= 0:
-                return self._served(batches, next_offset, max_records)
+        if offset != self._expected or self._first is None:
+            deadline = self._clock.monotonic() + wait_s
+            left = min(wait_s, _LONGEST_WAIT_S)
+            while not self._read(offset, max_bytes, left) and left > 0:
+                left = min(max(0.0, deadline - self._clock.monotonic()), _LONGEST_WAIT_S)
+        return self._served(max_bytes, max_records if max_records is not None else 1 << 62)
 
     def close(self) -> None:
         self._leader.close()
 
-    def _served(self, batches: list[Any], end: int, limit: int | None) -> LogBatch:
-        """Return the first `limit` records and keep the others for the next call."""
-        taken, room = list[Any](), limit if limit is not None else 1 << 62
-        for index, batch in enumerate(batches):
-            if batch.num_rows > room:
-                if room:
-                    taken.append(batch.slice(0, room))
-                self._rest, self._rest_end = [batch.slice(room), *batches[index + 1 :]], end
-                self._expected = self._rest[0]["offset"][0].as_py()
-                return LogBatch(tuple(taken), self._expected)
-            taken.append(batch)
-            room -= batch.num_rows
-        self._rest, self._expected = [], end
-        return LogBatch(tuple(taken), end)
+    def _served(self, max_bytes: int, max_records: int) -> LogBatch:
+        """Return records of the last answer, as many as the limits allow, and keep the others for the next call.
 
-    def _read(self, offset: int, max_bytes: int, wait_s: float) -> tuple[list[Any], int]:
-        """Return what one answer holds from `offset` on, and where to go on."""
+        The server limits the bytes of batches that may be compressed, so here they are counted once more.
+        """
+        taken, size = list[Any](), 0
+        while self._first is not None and max_records > 0 and (not taken or size < max_bytes):
+            batch = self._first.slice(0, max_records)
+            taken.append(batch)
+            max_records -= batch.num_rows
+            size += batch["key"].nbytes + batch["value"].nbytes
+            rest = self._first.slice(batch.num_rows)
+            self._first = rest if rest.num_rows else self._next()
+        self._expected = self._end if self._first is None else self._first["offset"][0].as_py()
+        return LogBatch(tuple(taken), self._expected)
+
+    def _next(self) -> Any:
+        """Return the next records of the last answer; None if that was all."""
+        try:
+            return next(self._rest, None)
+        except DamagedError as error:
+            self._expected = -1
+            raise DamagedRecordsError(self._name, error.offset, error.reason) from error
+
+    def _read(self, offset: int, max_bytes: int, wait_s: float) -> bool:
+        """Receive what one answer holds from `offset` on; return whether it leads any further."""
         if offset < 0:
-            raise OffsetOutOfRangeError(self._name, offset, self._end())
+            raise OffsetOutOfRangeError(self._name, offset, self._bound(protocol.LATEST))
+        coming_back, self._expected, self._first, self._end = offset == self._expected, -1, None, offset
         data, answer = self._leader.call(lambda connection: self._answer(connection, offset, max_bytes, wait_s))
         if answer.error == protocol.OFFSET_OUT_OF_RANGE:
-            return self._outside(offset)
+            self._check_bounds(offset)
+            return False
         try:
             parts = list(parts_in(data, answer.records_at, answer.records_end))
-            next_offset = max(parts[-1].next_offset, offset) if parts else offset
-            if offset == self._expected and offset < next_offset < answer.end:
-                self._leader.call(lambda connection: self._ask(connection, next_offset, max_bytes, 0.0))
-            batches = to_arrow(data, visible(data, parts, answer.aborted))
         except DamagedError as error:
             raise DamagedRecordsError(self._name, error.offset, error.reason) from error
-        return _from(batches, offset), next_offset
+        if not parts:
+            return False
+        self._end = max(parts[-1].next_offset, offset)
+        if coming_back and self._end < answer.end:
+            self._leader.call(lambda connection: self._ask(connection, self._end, max_bytes, 0.0))
+        self._rest = _from(to_arrow(data, visible(data, parts, answer.aborted)), offset)
+        self._first = self._next()
+        return self._end > offset
 
     def _answer(self, connection: Connection, offset: int, max_bytes: int, wait_s: float) -> tuple[bytearray, Fetched]:
         """Return the answer for `offset`, which may have been asked for before."""
@@ -161,27 +176,24 @@ class WireFetcher:
             connection.receive()
         self._asked = None
 
-    def _outside(self, offset: int) -> tuple[list[Any], int]:
-        start, end = self._leader.bound(protocol.EARLIEST, self._isolation), self._end()
+    def _check_bounds(self, offset: int) -> None:
+        """Raise what is wrong with an offset that the server does not have; it may have become right in between."""
+        start, end = self._bound(protocol.EARLIEST), self._bound(protocol.LATEST)
         if offset < start:
             raise RecordsExpiredError(self._name, offset, start)
         if offset > end:
             raise OffsetOutOfRangeError(self._name, offset, end)
-        # It has become right in between.
-        return [], offset
 
-    def _end(self) -> int:
+    def _bound(self, which: int) -> int:
         # Whatever was asked for is answered first, and nobody waits for it.
         self._leader.call(lambda connection: self._leave_unless(connection, -1))
-        return self._leader.bound(protocol.LATEST, self._isolation)
+        return self._leader.bound(which, self._isolation)
 
 
-def _from(batches: list[Any], offset: int) -> list[Any]:
-    """Return the records from `offset` on: a server sends whole batches, and the first may begin before."""
-    while batches and batches[0]["offset"][0].as_py() < offset:
-        first = batches.pop(0)
-        skipped = int(first["offset"].to_numpy().searchsorted(offset))
-        if skipped < first.num_rows:
-            batches.insert(0, first.slice(skipped))
-            break
-    return batches
+def _from(batches: Iterator[Any], offset: int) -> Iterator[Any]:
+    """Yield the records from `offset` on: a server sends whole batches, and the first may begin before."""
+    for batch in batches:
+        if batch["offset"][0].as_py() >= offset:
+            yield batch
+        elif rest := batch.slice(int(batch["offset"].to_numpy().searchsorted(offset))):
+            yield rest

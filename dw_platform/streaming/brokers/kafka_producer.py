@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from dw_platform.log import AppendResult, PartitionClosedError
 from dw_platform.log.columns import Columns
-from dw_platform.streaming.brokers.kafka_config import milliseconds, producer_settings
+from dw_platform.streaming.brokers.kafka_config import abandon, milliseconds, producer_settings
 from dw_platform.streaming.brokers.kafka_errors import error_of, made, translated
 from dw_platform.streaming.brokers.kafka_reports import Batch, Chunk
 from dw_platform.streaming.brokers.kafka_room import Room
@@ -71,8 +71,19 @@ class KafkaProducer:
                 batch.fail(exception, len(columns) - handed)
         return future
 
+    def retire(self) -> None:
+        """Make room for another producer: everything that waits has failed, or is the parent process's business."""
+        if self._pid != os.getpid():
+            abandon(self)
+        else:
+            self._room.close()
+            self._stopping.set()
+
     def close(self) -> None:
         """Wait for all reports, at most as long as a delivery may take; what has none then has failed."""
+        if self._pid != os.getpid():
+            abandon(self)
+            return
         self._room.close()
         with contextlib.suppress(KafkaException):
             self._client.flush(self._patience_s + _POLL_S)
