@@ -4,6 +4,7 @@ A batch ends when it is full or when nothing more comes for a moment, so a slow 
 others. A line that is not a record is told by its number, and the others go on.
 """
 
+import re
 import select
 import threading
 from collections.abc import Iterable, Iterator
@@ -21,6 +22,8 @@ LINGER_S = 0.05
 # How long Ctrl-C may go unnoticed while nothing comes.
 _LOOK_EVERY_S = 0.2
 _CHUNK = 1 << 20
+# Where the parser found it: in line 1 of what it was given, which is some other line of the file.
+_PLACE = re.compile(r": line 1 column (\d+) \(char \d+\)$")
 
 
 class ByteSource(Protocol):
@@ -129,7 +132,7 @@ def parse_lines(lines: Lines, rules: TopicRules, *, raw: bool) -> Parsed:
         return Parsed(Records(lines.texts) if lines.texts else None, len(lines.texts), bad)
     collector = Collector(rules)
     collector.parse(lines.texts)
-    bad += [(lines.numbers[index], reason) for index, reason in collector.rejected]
+    bad += [(lines.numbers[index], _PLACE.sub(r" at character \1", reason)) for index, reason in collector.rejected]
     try:
         records = collector.batch().records
     except (MalformedBodyError, NothingAcceptedError):

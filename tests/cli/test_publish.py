@@ -77,7 +77,7 @@ def test_bad_lines_are_listed_by_number_and_the_good_ones_go_in(publish: Publish
     outcome = publish(b"\n".join(lines), "clicks")
     assert outcome.code == 1
     assert outcome.out.startswith("clicks: 2 records acknowledged by the embedded broker.\n")
-    assert "line 2: it is not JSON" in outcome.err
+    assert "line 2: it is not JSON: unexpected character, expected a JSON value at character 1\n" in outcome.err
     assert "line 4: it is an array, not an object" in outcome.err
     assert "line 5: it has no field user, which is its key" in outcome.err
     assert "line 6: it has more than 1,024 bytes" in outcome.err
