@@ -49,16 +49,20 @@ class PartitionGate:
         with self._lock:
             self._shut = True
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody is inside."""
+        return not self._inside
+
     def idle(self, timeout_s: float) -> Steps[bool]:
         """Return whether nobody is inside, after waiting for that at most `timeout_s`."""
         result: bool = yield self._bell.until(lambda: not self._inside, timeout_s)
         return result
 
-    def open(self, partitions: int | None = None) -> None:
-        """Let publishers in again, with this many partitions from now on."""
+    def open(self, partitions: int) -> None:
+        """Let publishers in, with this many partitions from now on."""
         with self._lock:
-            self._shut = False
-            self.partitions = partitions or self.partitions
+            self._shut, self.partitions = False, partitions
         self._bell.ring()
 
     def close(self) -> None:

@@ -4,7 +4,8 @@ Publishers pause, what is on its way arrives, every group that counts reads to t
 over more partitions. If that takes too long, publishers go on as before and the growth is put off, with its reason.
 
 Crash: the broker's topic is grown first, the number that publishers use is written afterwards (see partition_map.py).
-In between publishers, and those of a restarted process, use the old number; the growth is then tried again.
+In between publishers, and those of a restarted process, use the old number; the growth is then tried again. Publishers
+in other processes pause and go on together with these (see fellows.py).
 """
 
 import logging
@@ -15,12 +16,14 @@ from datetime import timedelta
 
 from dw_platform.foundation import Clock
 from dw_platform.streaming.depth import read_positions
+from dw_platform.streaming.partition_map import MapState
 from dw_platform.streaming.stream import Stream
 from dw_platform.streaming.waits import run
 
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 0.02
+_MARGIN = timedelta(seconds=10)
 # A lag that is read within the wait is no reason to put a growth off; so many are read in no time.
 _LITTLE = 10_000
 # How long a producer has to finish a batch of which only a part was written.
@@ -71,19 +74,38 @@ def _obstacle(stream: Stream, groups: Sequence[str], wait: timedelta) -> str | N
 
 def _paused(stream: Stream, partitions: int, groups: Sequence[str], wait: timedelta, clock: Clock) -> str | None:
     """Pause publishers, drain and switch; return why not if that was not possible in time."""
+    # Twice as long as it takes: a pause that nobody ends keeps publishers out until then.
+    paused = stream.fellows.pause(2 * wait + _MARGIN)
+    if paused is None:
+        return "another process is adding partitions"
     deadline = clock.monotonic() + wait.total_seconds()
-    stream.gate.shut()
+    drained = False
     try:
-        if not run(stream.gate.idle(wait.total_seconds())):
-            return f"publishes were still on their way after {wait.total_seconds():g} s"
-        while (lag := read_positions(stream.broker, stream.topic, groups).depth) > 0:
-            if clock.monotonic() >= deadline:
-                return f"{lag:,} records were still unread after {wait.total_seconds():g} s"
-            clock.wait(threading.Event(), _LOOK_EVERY_S)
+        reason = _drained(stream, groups, paused, deadline, clock)
+        if reason is not None:
+            return f"{reason} after {wait.total_seconds():g} s"
         if stream.broker.topic(stream.topic).partitions < partitions:
             stream.broker.grow(stream.topic, partitions)
-        stream.map.save(partitions)
-        stream.gate.partitions = partitions
+        drained = True
     finally:
-        stream.gate.open()
+        in_time = stream.fellows.resume(paused, partitions if drained else None)
+    return None if in_time else "it took so long that the others went on publishing"
+
+
+def _drained(stream: Stream, groups: Sequence[str], paused: MapState, deadline: float, clock: Clock) -> str | None:
+    """Wait until nothing is on its way and everything is read; return what was still in the way at the deadline."""
+    left_s = max(deadline - clock.monotonic(), 0.0)
+    if not run(stream.gate.idle(left_s)):
+        return "publishes were still on their way"
+    while reason := _in_the_way(stream, groups, paused):
+        if clock.monotonic() >= deadline:
+            return reason
+        clock.wait(threading.Event(), _LOOK_EVERY_S)
     return None
+
+
+def _in_the_way(stream: Stream, groups: Sequence[str], paused: MapState) -> str | None:
+    if others := stream.fellows.publishing(paused):
+        return f"{', '.join(others)} had not stopped publishing"
+    lag = read_positions(stream.broker, stream.topic, groups).depth
+    return f"{lag:,} records were still unread" if lag else None

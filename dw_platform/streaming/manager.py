@@ -67,6 +67,7 @@ class StreamingScalingManager:
         self._owns_brokers = owns_brokers
         self._gauge = PressureGauge(name, self._limits.thresholds, clock=self._clock)
         self._refresher = Ticker(f"{name}-depth", self.refresh, lambda: REFRESH_EVERY_S, clock=self._clock)
+        self._follower = Ticker(f"{name}-maps", self.follow, lambda: REFRESH_EVERY_S, clock=self._clock)
         self._streams = {
             definition.topic: Stream(
                 definition, self._limits, store=store, clock=self._clock, watch=self._watch, name=name
@@ -190,7 +191,8 @@ class StreamingScalingManager:
         for stream in self._streams.values():
             run(stream.gate.idle(self._limits.longest_wait.total_seconds()))
         self._refresher.stop()
-        self._snapshot()
+        self._follower.stop()
+        self._farewell()
         self._fetchers.close()
         if self._owns_brokers:
             for broker in {id(stream.broker): stream.broker for stream in self._streams.values()}.values():
@@ -204,10 +206,15 @@ class StreamingScalingManager:
             readings = [stream.handler.reading().latest for stream in self._streams.values()]
             self._gauge.observe(max(readings, default=0.0))
 
+    def follow(self) -> None:
+        """Obey the partition maps that are shared with other processes; one that grows a topic waits for this."""
+        self._for_each(lambda stream: stream.fellows.follow())
+
     def evaluate(self) -> None:
         """Look at throughput and lag of every stream now, and act on it; also stores what producers have published."""
         with self._evaluating:
             self._for_each(Stream.open, opened=False)
+            self.follow()
             self._for_each(lambda stream: stream.ledger.snapshot())
             self._for_each(lambda stream: self._scaler.evaluate(stream, self._limits))
 
@@ -284,11 +291,13 @@ class StreamingScalingManager:
         if failures:
             raise failures[0]
 
-    def _snapshot(self) -> None:
-        try:
-            self._for_each(lambda stream: stream.ledger.snapshot())
-        except PlatformError as error:
-            log.warning("producers not stored, more of the log is read at the next start", extra={"reason": str(error)})
+    def _farewell(self) -> None:
+        """Store what the next start would have to find out otherwise."""
+        for last in (lambda stream: stream.ledger.snapshot(), lambda stream: stream.fellows.leave()):
+            try:
+                self._for_each(last)
+            except PlatformError as error:
+                log.warning("streams closed without a word to the store", extra={"reason": str(error)})
 
     def _check(self, limits: StreamingLimits) -> None:
         if len(self._streams) > limits.max_streams:
@@ -302,10 +311,12 @@ class StreamingScalingManager:
     def _stream(self, topic: str) -> Stream:
         if self._closed:
             raise StreamsClosedError
-        try:
-            return self._streams[topic]
-        except KeyError:
-            raise UnknownTopicError(topic) from None
+        stream = self._streams.get(topic)
+        if stream is None:
+            raise UnknownTopicError(topic)
+        if stream.fellows.shared:
+            self._follower.start()
+        return stream
 
     def _opened(self, topic: str) -> Stream:
         stream = self._stream(topic)

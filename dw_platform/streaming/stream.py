@@ -11,12 +11,12 @@ from dw_platform.store import PersistentStore
 from dw_platform.streaming.backpressure import Deadline, StreamingBackpressureHandler
 from dw_platform.streaming.definition import StreamDefinition
 from dw_platform.streaming.errors import PublishTimedOutError
+from dw_platform.streaming.fellows import Fellows
 from dw_platform.streaming.gate import PartitionGate
 from dw_platform.streaming.idempotence import ProducerLedger, Verdict
 from dw_platform.streaming.limits import StreamingLimits
 from dw_platform.streaming.metrics import StreamTraffic
 from dw_platform.streaming.outgoing import Outgoing, PlainBatch, StampedBatch
-from dw_platform.streaming.partition_map import PartitionMap
 from dw_platform.streaming.publication import Offsets, Publication, check_parts, send
 from dw_platform.streaming.publishing import ProducerStamp, PublishReceipt
 from dw_platform.streaming.routing import Parts
@@ -49,7 +49,8 @@ class Stream:
             name=f"{name}.{definition.topic}",
         )
         self.gate = PartitionGate(definition.topic, 1)
-        self.map = PartitionMap(store, definition.topic)
+        shared = definition.broker.capabilities.shared_by_processes
+        self.fellows = Fellows(store, self.gate, shared=shared, clock=clock)
         self.ledger = ProducerLedger(definition.broker, definition.topic, store, limits, clock=clock)
         self._clock = clock
         self._opening = threading.Lock()
@@ -66,7 +67,7 @@ class Stream:
             info = self.broker.ensure_topic(self.topic, self.definition.settings)
             for group in self.definition.groups:
                 self.broker.commit(self.topic, group, {})
-            self.gate.open(self.map.load(info.partitions))
+            self.fellows.open(info.partitions)
             self.handler.refresh()
             self.opened = True
 
@@ -128,6 +129,8 @@ class Stream:
         )
 
     def _enter(self, deadline: Deadline) -> Steps[int]:
+        if not self.fellows.up_to_date:
+            yield Work(self.fellows.follow)
         partitions = yield from self.gate.enter(deadline.left_s)
         if partitions is None:
             raise PublishTimedOutError(self.topic, deadline.waited_s)

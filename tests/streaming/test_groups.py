@@ -175,7 +175,7 @@ class Rebalancing(RuleBasedStateMachine):
         if politely:
             member.leave()
 
-    @rule(seconds=st.integers(1, 4))
+    @rule(seconds=st.integers(1, 3))
     def wait(self, seconds: int) -> None:
         # Whoever is alive is heard of often enough.
         for name in sorted(self.members):
@@ -193,8 +193,8 @@ class Rebalancing(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """In the end everything is read, by members that share it evenly."""
-        for _ in range(4):
-            self.world.clock.advance(4)
+        for _ in range(5):
+            self.world.clock.advance(3)
             for name, member in self.members.items():
                 leaving = member.keep_up(self.partitions, TIMEOUT).leaving
                 self.reading[name] = member.keep_up(self.partitions, TIMEOUT, released=leaving).owned
@@ -204,5 +204,5 @@ class Rebalancing(RuleBasedStateMachine):
             assert max(sizes) - min(sizes) <= 1
 
 
-Rebalancing.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+Rebalancing.TestCase.settings = settings(max_examples=30, stateful_step_count=20, deadline=None)
 TestRebalancing = Rebalancing.TestCase

@@ -183,8 +183,8 @@ def test_a_retry_after_a_growth_uses_the_split_of_its_first_try(
     put_off = streams.grow("orders", 7)
     assert not put_off.grown
     assert "only partly written" in put_off.reason
-    streams._streams["orders"].gate.open(7)
     broker.grow("orders", 7)
+    streams._streams["orders"].gate.open(7)
     streams.publish_sync("orders", batch(0), stamp=stamp(0))
     assert found(broker) == contents(0)
     streams.publish_sync("orders", batch(1), stamp=stamp(1))
@@ -307,7 +307,9 @@ def everything(streams: StreamingScalingManager) -> Counter[bytes]:
 
 def abandoned(broker: Broker, store: PersistentStore) -> StreamingScalingManager:
     """Return streams that are never closed: as a process that is killed leaves them."""
-    return StreamingScalingManager([definition(broker)], store=store)
+    streams = StreamingScalingManager([definition(broker)], store=store)
+    streams._follower.stop()
+    return streams
 
 
 @pytest.mark.parametrize("snapshots", [False, True])
