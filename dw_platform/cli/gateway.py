@@ -56,9 +56,11 @@ def _run(platform: Platform, settings: GatewaySettings) -> None:
         streams = opened.enter_context(open_streams(platform))
         bus = open_bus(platform)
         opened.callback(bus.close_sync)
-        registry = opened.enter_context(ScalingRegistry(store, node=_node(), clock=clock))
+        registry = ScalingRegistry(store, node=_node(), clock=clock)
+        opened.callback(registry.close)
         registry.register(streams)
         registry.register(bus)
+        registry.start()
         opened.enter_context(Maintenance(partial(_maintenance, streams, bus), clock=clock))
         keys = opened.enter_context(KeyRing(store, required=settings.require_keys, clock=clock))
         app = create_app(
@@ -87,7 +89,7 @@ def _withdraw(store: PersistentStore, announced: Entry) -> None:
         withdraw(store, announced)
     except PlatformError as error:
         # It ends anyway; whoever reads the address sees that its process is gone.
-        log.warning("address left behind", extra={"reason": str(error)})
+        log.warning("address left behind: %s", error)
 
 
 def _maintenance(streams: StreamingScalingManager, bus: ScalableMessageBus) -> dict[str, Callable[[], None]]:

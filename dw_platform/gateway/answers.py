@@ -92,7 +92,7 @@ def answer_to(error: Exception) -> JsonResponse:
     status = status_of(error)
     told = status < 500 or isinstance(error, _TOLD)
     if not told:
-        log.warning("request failed", extra={"reason": str(error)}, exc_info=error if status == 500 else None)
+        log.warning("request failed: %s", error, exc_info=error if status == 500 else None)
     body: dict[str, Any] = {"code": code_of(error) if isinstance(error, PlatformError) else "internal"}
     body["message"] = str(error) if told else _GENERAL[status]
     if told:

@@ -119,5 +119,5 @@ class KeyRing:
             try:
                 self._holders[name] = KeyHolder(ApiKey.decode(change.entry), clock=self._clock)
             except CorruptKeyError as error:
-                log.warning("key does not count", extra={"key_name": name, "reason": str(error)})
+                log.warning("key does not count: %s", error)
         log.info("key changed", extra={"key_name": name, "kind": change.kind.value})

@@ -62,7 +62,7 @@ def _attempt(name: str, task: Callable[[], None]) -> None:
     try:
         task()
     except PlatformError as error:
-        log.warning("maintenance failed", extra={"task": name, "reason": str(error)})
+        log.warning("maintenance of %s failed: %s", name, error)
     except Exception:
         # A thread that dies silently would let the disk fill.
-        log.exception("maintenance failed", extra={"task": name})
+        log.exception("maintenance of %s failed", name)
