@@ -14,14 +14,18 @@ from dw_platform.cli.children import Child, stop_signals, stopping
 from dw_platform.cli.dagster_home import dagster_environment, program
 from dw_platform.cli.opening import open_platform
 from dw_platform.cli.output import ConfigOption, JsonOption, emit_json, emit_table, progress, say
+from dw_platform.cli.publish_sinks import open_sink
 from dw_platform.cli.single import only_one
 from dw_platform.cli.steps import RunLog, StepState, step_names
 from dw_platform.foundation import PermanentError, PlatformError, format_bytes
 from dw_platform.lake.java import find_java
 from dw_platform.pipelines import Platform
+from dw_platform.pipelines.generate import clicks
+from dw_platform.pipelines.lag import StreamLag, stream_lag
 from dw_platform.pipelines.overview import CheckOverview, TableOverview, check_overview, tables_overview
 
 _POLL_S = 0.2
+_PATIENCE_S = 60.0
 # Dagster takes an interruption of a step for a failure that is worth a retry, so that once is not enough.
 _ASK_AGAIN_S = 3.0
 
@@ -40,15 +44,17 @@ class DemoFailedError(PermanentError):
 
 
 def demo(config: ConfigOption = None, *, json: JsonOption = False) -> None:
-    """Build and check every table through Dagster, and report what is there now."""
+    """Publish made-up messages, ingest, build and check every table through Dagster, and report what is there now."""
     started = time.monotonic()
     with open_platform(config) as platform, only_one("demo", platform.home):
         # What the run would stumble over is said now, and not at the end of a log.
         _ = platform.store
         if not platform.config.spark.remote:
             find_java()
+        _publish(platform)
         _run(platform)
         tables, checks = tables_overview(platform), check_overview(platform)
+        lags = [stream_lag(platform, stream) for stream in platform.config.streams]
         seconds = time.monotonic() - started
         if json:
             emit_json(
@@ -57,11 +63,28 @@ def demo(config: ConfigOption = None, *, json: JsonOption = False) -> None:
                     "home": str(platform.home),
                     "seconds": round(seconds, 1),
                     "tables": [entry.as_json() for entry in tables],
+                    "streams": [entry.as_json() for entry in lags],
                     "checks": [entry.as_json() for entry in checks],
                 }
             )
         else:
-            _report(platform, [entry for entry in tables if isinstance(entry, TableOverview)], checks, seconds)
+            _report(platform, [entry for entry in tables if isinstance(entry, TableOverview)], lags, checks, seconds)
+
+
+def _publish(platform: Platform) -> None:
+    """Publish the messages that streams make up: directly, or through the gateway if one runs."""
+    with stop_signals() as stop:
+        for stream in platform.config.streams:
+            if stream.generate is None:
+                continue
+            plan, count = stream.generate, 0
+            with open_sink(platform, stream.topic_name, api_key=None, patience_s=_PATIENCE_S, stop=stop) as sink:
+                for records in clicks(plan.rows, seed=plan.seed, now=platform.clock.now()):
+                    sink.publish(records)
+                    count += len(records)
+                    if stop.is_set():
+                        raise KeyboardInterrupt
+                progress(f"published {count:,} records to {stream.topic_name} through {sink.through}")
 
 
 def _run(platform: Platform) -> None:
@@ -130,7 +153,13 @@ def _shown_steps(total: int) -> Iterator[ShowStep]:
         yield show
 
 
-def _report(platform: Platform, tables: list[TableOverview], checks: list[CheckOverview], seconds: float) -> None:
+def _report(
+    platform: Platform,
+    tables: list[TableOverview],
+    lags: list[StreamLag],
+    checks: list[CheckOverview],
+    seconds: float,
+) -> None:
     emit_table(
         "Tables",
         ["table", "rows", "size", "files", "version", "writer"],
@@ -139,6 +168,23 @@ def _report(platform: Platform, tables: list[TableOverview], checks: list[CheckO
             for entry in tables
         ],
     )
+    if lags:
+        say()
+        rows = {entry.name: entry.rows for entry in tables}
+        emit_table(
+            "Streams",
+            ["stream", "published", "in the table", "rejected", "waiting"],
+            [
+                (
+                    stream.name,
+                    sum(partition.end for partition in lag.partitions.values()),
+                    rows.get(stream.table),
+                    rows.get(stream.rejected_table, 0),
+                    lag.records,
+                )
+                for stream, lag in zip(platform.config.streams, lags, strict=True)
+            ],
+        )
     say()
     emit_table(
         "Checks (Great Expectations)",

@@ -73,6 +73,7 @@ class RunLog:
 def step_names(config: PlatformConfig) -> dict[str, str]:
     """Return what each step of the job `refresh` does, by the name that Dagster gives it."""
     built = {table.name.replace(".", "__"): f"build {table.name}" for table in config.lake.tables}
+    built |= {stream.table.replace(".", "__"): f"ingest {stream.name}" for stream in config.streams}
     return built | {f"{entry.table.replace('.', '_')}_checks": f"check {entry.table}" for entry in config.quality}
 
 

@@ -142,6 +142,19 @@ class ScalabilitySection(Section):
     """Age of the oldest message that a group has not read, at which consumers are added."""
 
 
+class MadeUpSection(Section):
+    """Messages that the platform makes up."""
+
+    kind: Literal["clicks"]
+    """What to make up: `clicks` of a shop's visitors as JSON, one in five thousand of them cut off."""
+
+    rows: Positive = 20_000
+    """How many messages each `dw demo` publishes."""
+
+    seed: Annotated[int, whole(0)] = 7
+    """The same seed makes the same messages."""
+
+
 class StreamSection(Section):
     """Messages of one topic that end up in one table, each exactly once."""
 
@@ -216,6 +229,9 @@ class StreamSection(Section):
 
     schedule: Cron | None = None
     """When to ingest, in UTC; whenever messages are waiting when not set."""
+
+    generate: MadeUpSection | None = None
+    """Messages that `dw demo` makes up and publishes; producers publish to the stream all the same."""
 
     @property
     def topic_name(self) -> str:

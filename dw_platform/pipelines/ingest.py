@@ -19,12 +19,13 @@ from typing import Self
 
 from dw_platform.config import StreamSection
 from dw_platform.log import UnknownTopicError
-from dw_platform.pipelines.brokers import open_stream_broker
+from dw_platform.pipelines.brokers import open_stream_broker, topic_settings
 from dw_platform.pipelines.ingest_errors import TopicNotThereError, UnknownStreamError
 from dw_platform.pipelines.ingest_report import IngestCommit, IngestReport
 from dw_platform.pipelines.ingest_round import IngestRounds
 from dw_platform.pipelines.ingest_tables import prepare_rejected, prepare_table
 from dw_platform.pipelines.platform import Platform
+from dw_platform.streaming import ingest_group
 
 OnCommit = Callable[[IngestCommit], None]
 
@@ -85,12 +86,20 @@ class StreamIngest:
             prepare_rejected(self._platform, self.stream)
 
     def ends(self) -> dict[int, int]:
-        """Return where each partition ends now."""
+        """Return where each partition ends now.
+
+        In the platform's own log nobody else makes a stream's topic, so it is made here; on a server's broker a topic
+        that is missing may be one that is misspelt.
+        """
         topic = self.stream.topic_name
         try:
             return self._broker.end_offsets(topic)
         except UnknownTopicError as error:
-            raise TopicNotThereError(self.stream.name, topic, self._broker.kind) from error
+            if self._broker.capabilities.shared_by_processes:
+                raise TopicNotThereError(self.stream.name, topic, self._broker.kind) from error
+        self._broker.ensure_topic(topic, topic_settings(self.stream))
+        self._broker.commit(topic, ingest_group(self.stream.name), {})
+        return self._broker.end_offsets(topic)
 
     def catch_up(
         self,

@@ -10,7 +10,8 @@ from dw_platform.pipelines.brokers import open_stream_broker
 from dw_platform.pipelines.ingest import IngestCommit, StreamIngest, find_stream, ingest_stream
 from dw_platform.pipelines.ingest_errors import PositionBeyondEndError, TopicNotThereError, UnknownStreamError
 from dw_platform.pipelines.positions import table_positions
-from dw_platform.streaming import ingest_group
+from dw_platform.streaming import Capabilities, ingest_group
+from dw_platform.streaming.brokers.embedded import EmbeddedBroker
 from tests.pipelines.conftest import MakePlatform
 from tests.pipelines.streams import RAW, expected, make_topic, numbered, offsets_of, publish, rows_of
 
@@ -143,10 +144,21 @@ def test_an_ingest_that_was_overtaken_wholly_ends(make_platform: MakePlatform, m
     assert offsets_of(platform) == expected(10)
 
 
-def test_a_topic_that_is_not_there_yet_is_worth_waiting_for(make_platform: MakePlatform) -> None:
+def test_a_topic_of_the_platforms_own_log_is_made_and_kept_for_the_ingest(make_platform: MakePlatform) -> None:
+    platform = make_platform(RAW)
+    report = ingest_stream(platform, "clicks")
+    assert (report.rows, report.commits, report.lag) == (0, 0, 0)
+    with open_stream_broker(platform, find_stream(platform, "clicks")) as broker:
+        assert broker.groups("clicks") == ["ingest.clicks"], "retention waits for it before its first record"
+
+
+def test_a_topic_that_another_broker_does_not_have_may_be_misspelt(
+    make_platform: MakePlatform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(EmbeddedBroker, "capabilities", Capabilities(shared_by_processes=True))
     with pytest.raises(TopicNotThereError, match="dw topics create clicks") as caught:
         ingest_stream(make_platform(RAW), "clicks")
-    assert (caught.value.topic, caught.value.broker) == ("clicks", "embedded")
+    assert caught.value.topic == "clicks"
 
 
 def test_an_unknown_stream_is_refused_with_the_known_ones(make_platform: MakePlatform) -> None:
