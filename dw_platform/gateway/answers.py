@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 from starlette.responses import Response
 
-from dw_platform.bus import HEADER, InvalidMessageError, MessageTooLargeError, PublishRejectedError
+from dw_platform.bus import HEADER, BusClosedError, InvalidMessageError, MessageTooLargeError, PublishRejectedError
 from dw_platform.foundation import PlatformError, TransientError, UserError
 from dw_platform.gateway import errors
 from dw_platform.log import (
@@ -28,7 +28,7 @@ from dw_platform.log import (
     UnknownTopicError,
 )
 from dw_platform.scaling import PressureLevel
-from dw_platform.streaming import PublishTimedOutError, SequenceGapError, StreamRejectedError
+from dw_platform.streaming import PublishTimedOutError, SequenceGapError, StreamRejectedError, StreamsClosedError
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +60,9 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (UserError, 400),
     # Its partition is opened again, and checked, with the next publish.
     (PartitionStoppedError, 503),
+    # It stops; whoever comes back finds the next one.
+    (StreamsClosedError, 503),
+    (BusClosedError, 503),
     (TransientError, 503),
     (PlatformError, 500),
 )

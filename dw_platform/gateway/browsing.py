@@ -5,7 +5,7 @@ from typing import Any
 from starlette.responses import Response
 
 from dw_platform.gateway.answers import JsonResponse
-from dw_platform.gateway.call import Call
+from dw_platform.gateway.call import NAMES, Call
 from dw_platform.gateway.errors import CrossSiteError, InvalidParameterError
 from dw_platform.gateway.keyring import Caller
 from dw_platform.gateway.parsing import ARROW
@@ -103,5 +103,5 @@ def _group(call: Call) -> str:
     try:
         check_name("group", group)
     except InvalidNameError as error:
-        raise InvalidParameterError("group", "up to 200 letters, digits, '.', '_' and '-'") from error
+        raise InvalidParameterError("group", NAMES) from error
     return group

@@ -8,9 +8,10 @@ from urllib.parse import parse_qsl
 
 from dw_platform.gateway.admission import Receive, Visit
 from dw_platform.gateway.errors import InvalidParameterError
+from dw_platform.log import InvalidNameError, check_name
 from dw_platform.streaming.publishing import ProducerStamp
 
-_PRODUCER = re.compile(r"[A-Za-z0-9._-]{1,200}", re.ASCII)
+NAMES = "up to 200 letters, digits, '.', '_' and '-', beginning with a letter or digit"
 _WHOLE = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
@@ -63,11 +64,13 @@ class Call:
         producer, sequence = self.header(b"x-producer-id"), self.header(b"x-sequence")
         if producer is None and sequence is None:
             return None
-        if producer is None or not _PRODUCER.fullmatch(producer):
-            raise InvalidParameterError("X-Producer-Id", "up to 200 letters, digits, '.', '_' and '-', with X-Sequence")
+        try:
+            name = check_name("producer", producer or "")
+        except InvalidNameError as error:
+            raise InvalidParameterError("X-Producer-Id", f"{NAMES}, with X-Sequence") from error
         if sequence is None or not _WHOLE.fullmatch(sequence):
             raise InvalidParameterError("X-Sequence", "0 for a producer's first batch, then one more with each")
-        return ProducerStamp(producer, int(sequence))
+        return ProducerStamp(name, int(sequence))
 
     def content_type(self) -> str:
         """Return the media type of the body, without parameters."""

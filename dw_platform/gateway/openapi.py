@@ -6,7 +6,7 @@ from dw_platform import __version__
 from dw_platform.gateway.browsing import DEFAULT_BYTES, DEFAULT_RECORDS, LARGEST_OFFSET, MOST_BYTES, MOST_RECORDS
 from dw_platform.gateway.parsing import ARROW, JSON, NDJSON
 
-_NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
+_NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,199}"
 _ERRORS = {
     "400": "The request makes no sense, or not one of its records was good; the body says what and why.",
     "401": "A key is needed, or the one that was shown does not count.",
@@ -75,7 +75,7 @@ def _publish() -> dict[str, Any]:
     parameters = [
         _topic(),
         _query("key_field", "Top-level field whose value is a record's key.", {"type": "string", "minLength": 1}),
-        _header("X-Producer-Id", "Makes a retry write nothing twice, with X-Sequence.", "^[A-Za-z0-9._-]{1,200}$"),
+        _header("X-Producer-Id", "Makes a retry write nothing twice, with X-Sequence.", f"^{_NAME}$"),
         _header("X-Sequence", "0 for a producer's first batch to the topic, then one more with each.", "^[0-9]{1,18}$"),
     ]
     failures = (*_COMMON, "400", "408", "409", "413", "415", "429")
