@@ -1,4 +1,4 @@
-"""Writes batches as Kafka's documentation describes them, one record at a time: what the fast reader is held against."""
+"""Writes batches as Kafka's documentation describes them, one record at a time, to hold the fast reader against."""
 
 import gzip
 import struct

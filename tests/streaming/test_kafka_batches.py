@@ -50,7 +50,7 @@ def values(data: bytes, aborted: Sequence[tuple[int, int]] = ()) -> list[bytes |
     return list(read(data, aborted)["value"].to_pylist())
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(batches=st.lists(st.lists(SAMPLES, min_size=1, max_size=30), min_size=1, max_size=4), codec=st.integers(0, 4))
 def test_whatever_was_written_is_read(batches: list[list[Sample]], codec: int) -> None:
     data, base, expected = b"", 7, []
@@ -171,7 +171,7 @@ def test_every_flipped_bit_is_noticed() -> None:
             assert table.num_rows == 0
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(data=st.data(), samples=st.lists(SAMPLES, min_size=1, max_size=12))
 def test_nonsense_under_a_right_checksum_is_an_error_or_well_formed(data: st.DataObject, samples: list[Sample]) -> None:
     checked = bytearray(batch(samples)[21:])
@@ -189,11 +189,8 @@ def test_nonsense_under_a_right_checksum_is_an_error_or_well_formed(data: st.Dat
 def test_a_wrong_number_of_records_is_noticed(count: int) -> None:
     checked = bytearray(batch([Sample(b"one")])[21:])
     checked[36:40] = struct.pack(">i", count)
-    if count > 0:
-        with pytest.raises(DamagedError):
-            read(sealed(0, bytes(checked)))
-    else:
-        assert read(sealed(0, bytes(checked))).num_rows == 0
+    with pytest.raises(DamagedError):
+        read(sealed(0, bytes(checked)))
 
 
 def test_numbers_of_more_than_64_bits_are_damage() -> None:
