@@ -11,11 +11,14 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from tests.servers import require_server
 
@@ -53,21 +56,36 @@ def report(home: Path) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
-@pytest.fixture(scope="module")
-def ui(home: Path, report: dict[str, Any]) -> Iterator[str]:  # noqa: ARG001  the UI shows the run of the demo
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def gateway() -> str:
+    return f"http://127.0.0.1:{free_port()}"
+
+
+@pytest.fixture(scope="module")
+def ui(home: Path, report: dict[str, Any], gateway: str) -> Iterator[str]:  # noqa: ARG001  it shows the demo's run
+    port = free_port()
     with subprocess.Popen(
         [DW, "up", "--port", str(port)],
         cwd=ROOT,
-        env={**os.environ, "DW_HOME": str(home), "PYTHONUNBUFFERED": "1"},
+        env={
+            **os.environ,
+            "DW_HOME": str(home),
+            "DW_GATEWAY_PORT": gateway.rpartition(":")[2],
+            "PYTHONUNBUFFERED": "1",
+        },
         stdout=subprocess.PIPE,
         text=True,
     ) as process:
         assert process.stdout is not None
         said = process.stdout.readline()
         assert f"http://127.0.0.1:{port}" in said, (home / "logs" / "dagster-webserver.log").read_text()[-3000:]
+        assert gateway in process.stdout.readline()
         yield f"http://127.0.0.1:{port}"
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
@@ -100,8 +118,15 @@ def test_the_demo_reports_its_tables_and_checks(report: dict[str, Any]) -> None:
     tables = {table["name"]: table for table in report["tables"]}
     assert tables["shop.orders"]["rows"] == 200_000
     assert tables["shop.orders"]["writer"] == "arrow"
-    assert set(tables) == {"ops.quality_results", "shop.daily_revenue", "shop.orders"}
-    assert [check["failed"] for check in report["checks"]] == [[], []]
+    assert {name for name in tables if not name.startswith("web.")} == {
+        "ops.quality_results",
+        "shop.daily_revenue",
+        "shop.orders",
+    }
+    assert (tables["web.clicks"]["rows"], tables["web.clicks_rejected"]["rows"]) == (19_996, 4)
+    assert tables["web.popular_pages"]["rows"] == 6
+    assert [(stream["stream"], stream["lag"]) for stream in report["streams"]] == [("clicks", 0)]
+    assert [check["failed"] for check in report["checks"]] == [[], [], []]
 
 
 def test_the_graph_shows_both_tables_with_their_checks(page: Any) -> None:
@@ -138,3 +163,38 @@ def test_the_run_of_the_demo_is_there_and_succeeded(page: Any) -> None:
     page.get_by_text("refresh").first.wait_for()
     page.get_by_text("Success").first.wait_for()
     keep(page, "runs")
+
+
+def test_an_event_published_over_http_is_in_the_table_soon_after(ui: str, gateway: str, home: Path) -> None:
+    assert ui
+    body = b'{"visitor": 4711, "page": "/cart", "ms": 12}\n{"visitor": 4711, "page": "/checkout", "ms": 30}\n'
+    request = urllib.request.Request(
+        f"{gateway}/topics/clicks/records", data=body, headers={"content-type": "application/x-ndjson"}
+    )
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        assert json.load(answer)["records"] == 2
+    deadline = time.monotonic() + 120
+    while (rows := DeltaTable(home / "lake" / "web" / "clicks").to_pyarrow_dataset().count_rows()) < 19_998:
+        assert time.monotonic() < deadline, (home / "logs" / "ingest.log").read_text()[-3000:]
+        time.sleep(0.2)
+    assert rows == 19_998
+
+
+def test_the_stream_shows_its_offsets_and_what_it_rejected(page: Any) -> None:
+    page.goto("/assets/web/clicks")
+    page.get_by_text("rows_per_second").first.wait_for()
+    page.get_by_text("offsets").first.wait_for()
+    keep(page, "stream")
+    text = page.inner_text("body")
+    assert "19,996" in text or "19996" in text
+    page.goto("/locations/dw_platform/sensors/stream_lag")
+    page.get_by_text("stream_lag").first.wait_for()
+    page.get_by_text(re.compile("Running|Stopped")).first.wait_for()
+    keep(page, "sensor")
+
+
+def test_the_gateways_own_page_shows_its_topics(page: Any, gateway: str) -> None:
+    page.goto(f"{gateway}/")
+    page.get_by_text("clicks").first.wait_for()
+    keep(page, "gateway")
+    assert "normal" in page.inner_text("body")
