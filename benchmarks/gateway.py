@@ -11,7 +11,6 @@ import asyncio
 import multiprocessing
 import os
 import statistics
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -87,7 +86,9 @@ def _arrow(size: int, *, keys: bool = False) -> bytes:
 
 def _batches(client: "Client", urls: dict[str, int], count: int) -> list[Measure]:
     def send(port: int, path: str, kind: str, body: bytes, size: int) -> Callable[[], Any]:
-        return partial(client.send, port, path, kind, body, requests=max(1, count // size), connections=BATCH_CONNECTIONS)
+        return partial(
+            client.send, port, path, kind, body, requests=max(1, count // size), connections=BATCH_CONNECTIONS
+        )
 
     path, keyed = "/topics/orders/records", "/topics/orders/records?key_field=order_id"
     ceiling = "bare endpoint, NDJSON by 10,000"
@@ -97,7 +98,9 @@ def _batches(client: "Client", urls: dict[str, int], count: int) -> list[Measure
         Measure(name=ceiling, run=send(urls["bare"], path, NDJSON, _ndjson(10_000), 10_000)),
         Measure(name=parsed, run=send(urls["parsing"], path, NDJSON, _ndjson(10_000), 10_000), peer=ceiling),
         Measure(name="gateway, NDJSON by 1,000", run=send(gateway, path, NDJSON, _ndjson(1_000), 1_000), peer=ceiling),
-        Measure(name="gateway, NDJSON by 10,000", run=send(gateway, path, NDJSON, _ndjson(10_000), 10_000), peer=ceiling),
+        Measure(
+            name="gateway, NDJSON by 10,000", run=send(gateway, path, NDJSON, _ndjson(10_000), 10_000), peer=ceiling
+        ),
         Measure(
             name="gateway, NDJSON by 10,000, keyed",
             run=send(gateway, keyed, NDJSON, _ndjson(10_000), 10_000),
@@ -327,7 +330,3 @@ async def _bare(scope: dict[str, Any], receive: Any, send: Any) -> None:
     del parts
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
     await send({"type": "http.response.body", "body": b"ok"})
-
-
-if sys.flags.dev_mode:  # a reminder in the one place that would otherwise be measured silently
-    print("python -X dev slows everything down; figures are not comparable", file=sys.stderr)
