@@ -9,13 +9,18 @@ import secrets
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Address
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import pyspark
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from dw_platform.lake.jars import Coordinate, resolve_jars
 from dw_platform.lake.java import find_java
@@ -27,14 +32,19 @@ USERNAME, PASSWORD = "clerk", "open $esame: 1+1=2"
 _PROPERTIES = """process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{plain},SIGNED://127.0.0.1:{signed},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{plain},SIGNED://127.0.0.1:{signed}
+listeners=PLAINTEXT://127.0.0.1:{plain},SIGNED://127.0.0.1:{signed},SECRET://127.0.0.1:{secret},\
+CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{plain},SIGNED://127.0.0.1:{signed},SECRET://127.0.0.1:{secret}
 controller.listener.names=CONTROLLER
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SIGNED:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SIGNED:SASL_PLAINTEXT,SECRET:SASL_SSL,CONTROLLER:PLAINTEXT
 sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512
 listener.name.signed.plain.sasl.jaas.config={plain_login}
 listener.name.signed.scram-sha-256.sasl.jaas.config={scram_login}
 listener.name.signed.scram-sha-512.sasl.jaas.config={scram_login}
+listener.name.secret.sasl.enabled.mechanisms=PLAIN
+listener.name.secret.plain.sasl.jaas.config={plain_login}
+listener.name.secret.ssl.keystore.type=PEM
+listener.name.secret.ssl.keystore.location={keystore}
 log.dirs={data}
 offsets.topic.num.partitions=1
 offsets.topic.replication.factor=1
@@ -61,7 +71,7 @@ class KafkaServer:
     heap: str = "512m"
     # Tests are short: the second compiler would take a core and never pay off.
     java_options: tuple[str, ...] = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-    ports: dict[str, int] = field(default_factory=lambda: _free_ports("plain", "signed", "controller"))
+    ports: dict[str, int] = field(default_factory=lambda: _free_ports("plain", "signed", "secret", "controller"))
     _process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -73,6 +83,16 @@ class KafkaServer:
     def signed_address(self) -> str:
         """Where USERNAME signs in with PASSWORD, by PLAIN or SCRAM."""
         return f"127.0.0.1:{self.ports['signed']}"
+
+    @property
+    def secret_address(self) -> str:
+        """Where USERNAME signs in with PASSWORD by PLAIN, over TLS with the certificate in `certificate`."""
+        return f"127.0.0.1:{self.ports['secret']}"
+
+    @property
+    def certificate(self) -> Path:
+        """The certificate that clients have to trust."""
+        return self.directory / "server.pem"
 
     def __enter__(self) -> Self:
         self.start()
@@ -132,6 +152,7 @@ class KafkaServer:
             _PROPERTIES.format(
                 **self.ports,
                 data=self.directory / "data",
+                keystore=self._keystore(),
                 plain_login=_login("plain.PlainLoginModule", f' user_{USERNAME}="{PASSWORD}"'),
                 scram_login=_login("scram.ScramLoginModule", ""),
             )
@@ -143,6 +164,25 @@ class KafkaServer:
         if done.returncode:
             raise RuntimeError(f"Kafka's folder cannot be formatted: {(done.stdout + done.stderr)[-2000:]}")
         draft.rename(self._properties)
+
+    def _keystore(self) -> Path:
+        """Make a certificate for 127.0.0.1 that vouches for itself, and return the file of it and its key."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
+        today = datetime.now(UTC)
+        certificate = (
+            x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+            .not_valid_before(today - timedelta(days=1))
+            .not_valid_after(today + timedelta(days=1))
+            .add_extension(x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]), critical=False)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .sign(key, hashes.SHA256())
+            .public_bytes(Encoding.PEM)
+        )
+        self.certificate.write_bytes(certificate)
+        store = self.directory / "keystore.pem"
+        store.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()) + certificate)
+        return store
 
     def _answers(self) -> bool:
         from confluent_kafka import KafkaException
@@ -169,10 +209,3 @@ def _login(module: str, users: str) -> str:
 
 def _cluster_id() -> str:
     return secrets.token_urlsafe(16).replace("-", "x")[:22]
-
-
-@contextlib.contextmanager
-def running_kafka(directory: Path) -> Iterator[KafkaServer]:
-    """Run a server that ends with the block."""
-    with KafkaServer(directory) as server:
-        yield server

@@ -30,7 +30,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # imported th
 from dw_platform.foundation import Clock, PlatformError
 from dw_platform.log import UnknownTopicError
 from dw_platform.streaming.brokers.kafka_config import abandon, client_settings, request_timeout_s
-from dw_platform.streaming.brokers.kafka_errors import error_of, is_passing, made, translated
+from dw_platform.streaming.brokers.kafka_errors import error_of, is_passing, is_refusal, made, translated
 from dw_platform.streaming.settings import BrokerSettings
 
 _PAUSE_S = 0.05
@@ -192,7 +192,7 @@ class KafkaAdmin:
         """Return what the platform raises; a refused sign-in shows up as silence, so look for the library's reason."""
         self._client().poll(0)
         last, self._last_error = self._last_error, None
-        if last is not None and last.code() == KafkaError._AUTHENTICATION:  # noqa: SLF001
+        if last is not None and is_refusal(last):
             return translated(last, self._settings.address)
         return translated(error, self._settings.address, topic=topic, hint=last.str() if last else "")
 
@@ -206,5 +206,5 @@ class KafkaAdmin:
 
     def _remember(self, error: KafkaError) -> None:
         # That all servers are away is known; why is in what came before it.
-        if error.code() != KafkaError._ALL_BROKERS_DOWN or self._last_error is None:  # noqa: SLF001
+        if self._last_error is None or error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
             self._last_error = error

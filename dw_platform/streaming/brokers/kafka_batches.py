@@ -85,6 +85,8 @@ def parts_in(data: bytearray, start: int, end: int) -> Iterator[Part]:
         if google_crc32c.value(view.slice(start + _CHECKED, stop - start - _CHECKED)) != crc:
             raise DamagedError(base, "the checksum is wrong")
         body = start + _HEADER.size
+        if count < 0 or (count == 0 and body < stop):
+            raise DamagedError(base, f"a batch says that it has {count} records")
         yield Part(base, base + delta + 1, attributes, time, highest, producer, count, body, stop)
         start = stop
 

@@ -29,24 +29,22 @@ class LibraryFetcher:
         self._address, self._topic, self._partition, self._clock = settings.address, topic, partition, clock
         self._name, self._timeout_s = f"{topic}/{partition}", request_timeout_s(settings)
         self._consumer = made(Consumer, consumer_settings(settings))
-        self._closed, self._position = False, -1
+        # Where the reader stands, and what has come for it and was not asked for yet.
+        self._closed, self._position, self._waiting = False, -1, list[Message]()
         self._check_partition()
 
     def fetch(
         self, offset: int, *, max_bytes: int = 1 << 20, max_records: int | None = None, wait_s: float = 0.0
     ) -> LogBatch:
         try:
-            start, end = self._bounds()
-            if not 0 <= offset <= end:
-                raise OffsetOutOfRangeError(self._name, offset, end)
-            if offset < start:
-                raise RecordsExpiredError(self._name, offset, start)
-            self._move_to(offset)
-            messages = self._messages(min(max_records or _MOST, _MOST), self._timeout_s if offset < end else wait_s)
+            if offset != self._position:
+                self._move_to(offset)
+            if not self._waiting:
+                self._waiting = self._messages(wait_s)
         except KafkaException as exception:
             self._position = -1
             raise translated(error_of(exception), self._address, topic=self._topic) from exception
-        return self._batch(_within(messages, max_bytes), offset)
+        return self._served(max_bytes, max_records if max_records is not None else _MOST)
 
     def close(self) -> None:
         if not self._closed:
@@ -66,49 +64,57 @@ class LibraryFetcher:
             self.close()
             raise UnknownPartitionError(self._topic, self._partition, len(found.partitions))
 
-    def _bounds(self) -> tuple[int, int]:
-        place = TopicPartition(self._topic, self._partition)
-        return self._consumer.get_watermark_offsets(place, self._timeout_s)
-
     def _move_to(self, offset: int) -> None:
-        if offset != self._position:
-            self._consumer.assign([TopicPartition(self._topic, self._partition, offset)])
-            self._position = offset
+        self._position, self._waiting = -1, []
+        self._check_bounds(offset)
+        self._consumer.assign([TopicPartition(self._topic, self._partition, offset)])
+        self._position = offset
 
-    def _messages(self, most: int, wait_s: float) -> list[Message]:
+    def _check_bounds(self, offset: int) -> int:
+        """Return the partition's end; raise what is wrong with the offset."""
+        place = TopicPartition(self._topic, self._partition)
+        start, end = self._consumer.get_watermark_offsets(place, self._timeout_s)
+        if not 0 <= offset <= end:
+            raise OffsetOutOfRangeError(self._name, offset, end)
+        if offset < start:
+            raise RecordsExpiredError(self._name, offset, start)
+        return end
+
+    def _messages(self, wait_s: float) -> list[Message]:
         """Return what comes first and what else is there then; the last one may be the mark of the end."""
-        first = self._consumer.poll(wait_s)
+        first = self._consumer.poll(0)
+        if first is None:
+            # What is there is on its way; the end is worth waiting for only as long as the reader wants to.
+            there = self._position < self._check_bounds(self._position)
+            first = self._consumer.poll(self._timeout_s if there else wait_s)
         if first is None:
             return []
-        found = [first, *self._consumer.consume(most - 1, 0)] if most > 1 else [first]
+        found = [first, *self._consumer.consume(_MOST, 0)]
         for message in found:
             error = message.error()
             if error is not None and error.code() != _END:
                 raise KafkaException(error)
         return found
 
-    def _batch(self, messages: list[Message], offset: int) -> LogBatch:
-        records = [message for message in messages if message.error() is None]
-        last = messages[-1] if messages else None
-        self._position = offset if last is None else _behind(last)
-        if not records:
-            return LogBatch((), max(self._position, offset))
-        return LogBatch((_to_arrow(records),), self._position)
+    def _served(self, max_bytes: int, max_records: int) -> LogBatch:
+        """Return what the limits allow and keep the rest; the marks of the end move the reader on, too."""
+        count, size, records = 0, 0, list[Message]()
+        for message in self._waiting:
+            if message.error() is None:
+                size += len(message.value() or b"") + len(message.key() or b"")
+                if records and (size > max_bytes or len(records) == max_records):
+                    break
+                records.append(message)
+            count += 1
+            self._position = max(self._position, _behind(message))
+        self._waiting = self._waiting[count:]
+        return LogBatch((_to_arrow(records),) if records else (), self._position)
 
 
 def _behind(message: Message) -> int:
     """Return where to go on: a mark of the end carries that offset itself."""
     offset = message.offset() or 0
     return offset if message.error() is not None else offset + 1
-
-
-def _within(messages: list[Message], max_bytes: int) -> list[Message]:
-    total = 0
-    for index, message in enumerate(messages):
-        total += len(message.value() or b"") + len(message.key() or b"") if message.error() is None else 0
-        if total > max_bytes and index:
-            return messages[:index]
-    return messages
 
 
 def _to_arrow(messages: list[Message]) -> Any:

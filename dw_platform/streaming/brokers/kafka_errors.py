@@ -53,6 +53,11 @@ def is_passing(error: KafkaError) -> bool:
     return error.code() in _PASSING
 
 
+def is_refusal(error: KafkaError) -> bool:
+    """Return whether the server, or its certificate, is the reason, and not its absence."""
+    return error.code() in _ACCESS
+
+
 def translated(error: KafkaError, address: str, *, topic: str = "", hint: str = "") -> PlatformError:
     """Return what the platform raises for it; `hint` is the reason that the library gave last, if it gave one."""
     code, reason = error.code(), _sentence(error.str())

@@ -72,12 +72,10 @@ class KafkaProducer:
         return future
 
     def retire(self) -> None:
-        """Make room for another producer: everything that waits has failed, or is the parent process's business."""
+        """Give way to another producer; what is still waiting here gets its reports, or is the parent's business."""
         if self._pid != os.getpid():
             abandon(self)
-        else:
-            self._room.close()
-            self._stopping.set()
+        self._stopping.set()
 
     def close(self) -> None:
         """Wait for all reports, at most as long as a delivery may take; what has none then has failed."""
@@ -87,12 +85,11 @@ class KafkaProducer:
         self._room.close()
         with contextlib.suppress(KafkaException):
             self._client.flush(self._patience_s + _POLL_S)
-        self._stopping.set()
-        self._thread.join()
         with contextlib.suppress(KafkaException):
             # Whatever is left gets its report now: that it was given up.
             self._client.purge()
-            self._client.flush(_POLL_S)
+        self._stopping.set()
+        self._thread.join()
 
     def _learn(self, topic: str, partition: int) -> None:
         """Let the library look at a topic that was smaller before: it refuses partitions that are news to it."""
@@ -100,7 +97,7 @@ class KafkaProducer:
             self._known[topic] = len(self._client.list_topics(topic, self._patience_s).topics[topic].partitions)
 
     def _serve(self) -> None:
-        while not self._stopping.is_set():
+        while len(self._client) or not self._stopping.is_set():
             self._client.poll(_POLL_S)
 
     def _send(self, topic: str, partition: int, chunk: Chunk, columns: Columns) -> None:
