@@ -151,7 +151,14 @@ class ProducerLedger:
             self._changed = True
 
     def unfinished(self, within: timedelta) -> bool:
-        """Return whether the last batch of a producer heard of lately is not, or not surely, in the log as a whole."""
+        """Return whether the last batch of a producer heard of lately is not, or not surely, in the log as a whole.
+
+        Looks into the log for those of whom this process has not heard yet.
+        """
+        if not self.loaded and self._store.list_versions(self._prefix):
+            self.load()
+        elif self.loaded and self._broker.capabilities.shared_by_processes:
+            self._catch_up()
         since_ms = self._now_ms() - int(within.total_seconds() * 1_000)
         with self._lock:
             return any(not batch.complete and batch.heard_ms >= since_ms for batch in self._book)
