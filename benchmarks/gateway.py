@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -137,6 +138,22 @@ def _singles(client: "Client", urls: dict[str, int], posts: int, repeats: int) -
     return sorted(rows, key=lambda row: (row["name"].partition(",")[0], "p95" not in row["name"]))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """The same request again and again, on so many connections at once."""
+
+    port: int
+    path: str
+    kind: str
+    body: bytes
+    requests: int
+    connections: int
+
+
+class ClientFailedError(Exception):
+    """A request was not answered with 200."""
+
+
 class Client:
     """Another process that sends requests when told to, and answers with how long each took."""
 
@@ -144,11 +161,11 @@ class Client:
         self._pipe = pipe
 
     def send(self, port: int, path: str, kind: str, body: bytes, *, requests: int, connections: int) -> list[float]:
-        self._pipe.send((port, path, kind, body, requests, connections))
-        answer = self._pipe.recv()
-        if isinstance(answer, str):
-            raise RuntimeError(answer)
-        return list(answer)
+        self._pipe.send(Load(port=port, path=path, kind=kind, body=body, requests=requests, connections=connections))
+        failure, taken = self._pipe.recv()
+        if failure:
+            raise ClientFailedError(failure)
+        return list(taken)
 
 
 @contextmanager
@@ -167,11 +184,11 @@ def _send_when_told(pipe: Connection) -> None:
     import uvloop
 
     while True:
-        port, path, kind, body, requests, connections = pipe.recv()
+        load = pipe.recv()
         try:
-            pipe.send(uvloop.run(_send_all(port, path, kind, body, requests, connections)))
+            pipe.send(("", uvloop.run(_send_all(load))))
         except Exception as error:  # noqa: BLE001 - told to the process that asked
-            pipe.send(f"{type(error).__name__}: {error}")
+            pipe.send((f"{type(error).__name__}: {error}", []))
 
 
 class _Connection(asyncio.Protocol):
@@ -221,16 +238,17 @@ class _Connection(asyncio.Protocol):
             self._done.set_exception(RuntimeError(reason))
 
 
-async def _send_all(port: int, path: str, kind: str, body: bytes, requests: int, connections: int) -> list[float]:
-    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n"
-    loop, left, taken = asyncio.get_running_loop(), iter(range(requests)), list[float]()
+async def _send_all(load: Load) -> list[float]:
+    lines = (f"POST {load.path} HTTP/1.1", "host: localhost", f"content-type: {load.kind}")
+    request = "\r\n".join((*lines, f"content-length: {len(load.body)}", "", "")).encode() + load.body
+    loop, left, taken = asyncio.get_running_loop(), iter(range(load.requests)), list[float]()
     futures = []
-    for _ in range(min(connections, requests)):
+    for _ in range(min(load.connections, load.requests)):
         done = loop.create_future()
         futures.append(done)
-        await loop.create_connection(partial(_Connection, head.encode() + body, left, taken, done), "127.0.0.1", port)
+        await loop.create_connection(partial(_Connection, request, left, taken, done), "127.0.0.1", load.port)
     await asyncio.gather(*futures)
-    assert len(taken) == requests
+    assert len(taken) == load.requests
     return taken
 
 
