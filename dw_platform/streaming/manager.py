@@ -215,7 +215,7 @@ class StreamingScalingManager:
         with self._evaluating:
             self._for_each(Stream.open, opened=False)
             self.follow()
-            self._for_each(lambda stream: stream.ledger.snapshot())
+            self._for_each(lambda stream: stream.ledger.memory.snapshot())
             self._for_each(lambda stream: self._scaler.evaluate(stream, self._limits))
 
     def grow(self, topic: str, partitions: int) -> Growth:
@@ -293,7 +293,7 @@ class StreamingScalingManager:
 
     def _farewell(self) -> None:
         """Store what the next start would have to find out otherwise."""
-        for last in (lambda stream: stream.ledger.snapshot(), lambda stream: stream.fellows.leave()):
+        for last in (lambda stream: stream.ledger.memory.snapshot(), lambda stream: stream.fellows.leave()):
             try:
                 self._for_each(last)
             except PlatformError as error:

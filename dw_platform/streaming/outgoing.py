@@ -66,21 +66,19 @@ class StampedBatch:
         self.sent = False
         """Whether it was begun; then `end` gives the turn back."""
         self._stamp, self._ledger, self._turn = stamp, ledger, turn
-        self._partitions = self._count = 0
+        self._partitions = 0
         self._parts = Parts()
 
     def route(self, partitions: int) -> Parts:
         # Something was written under another number of partitions: the rest belongs where it would have gone then.
         self._partitions = self.known.partitions if self.known and self.known.parts else partitions
         keyless = partition_of(self._stamp.producer.encode(), self._partitions)
-        parts = split(self.records, self._partitions, keyless)
-        self._count = len(parts)
-        return self._ledger.outgoing(parts, self._stamp, self.known, self._partitions)
+        self._parts = split(self.records, self._partitions, keyless)
+        return self._ledger.outgoing(self._parts, self._stamp, self.known, self._partitions)
 
     def begin(self, parts: Parts) -> None:
-        self._parts = parts
-        numbers = [partition for partition, _ in parts]
-        self.known = self._ledger.begin(self._stamp, self._partitions, self._count, numbers)
+        del parts  # those that are left to be written; the ledger wants all
+        self.known = self._ledger.begin(self._stamp, self.known, self._partitions, self._parts)
         self.sent = True
 
     def end(self, offsets: Offsets) -> None:

@@ -43,17 +43,21 @@ class LastBatch:
     @property
     def complete(self) -> bool:
         """Whether every record is known to be in the log."""
-        return len(self.parts) == self.parts_expected and all(p.found == p.expected for p in self.parts.values())
+        parts = list(self.parts.values())
+        return len(parts) == self.parts_expected and all(part.found == part.expected for part in parts)
 
     def receipts(self) -> tuple[PartitionReceipt, ...]:
         """Return where it is."""
-        return tuple(PartitionReceipt(number, part.base, part.next) for number, part in sorted(self.parts.items()))
+        return tuple(
+            PartitionReceipt(number, part.base, part.next) for number, part in sorted(self.parts.copy().items())
+        )
 
     def acknowledged(self, partition: int, result: AppendResult, records: int) -> None:
-        """Take in that `records` more of a part are in the log, and that it is whole now."""
+        """Take in that a part, of so many records, is in the log as a whole; its last ones were just written."""
         before = self.parts.get(partition)
-        found = records + (before.found if before else 0)
-        self.parts[partition] = Part(before.base if before else result.base_offset, result.next_offset, found, found)
+        self.parts[partition] = Part(
+            before.base if before else result.base_offset, result.next_offset, records, records
+        )
         self.floors.pop(partition, None)
 
 

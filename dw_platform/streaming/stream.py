@@ -193,7 +193,7 @@ class Stream:
 
     def reconfigure(self, limits: StreamingLimits) -> None:
         """Work with other limits from now on."""
-        self.ledger.limits = limits
+        self.ledger.memory.limits = limits
         self.handler.reconfigure(limits)
 
     def metrics(self) -> dict[str, float]:
@@ -202,7 +202,7 @@ class Stream:
             "depth": self.handler.depth.depth(),
             "occupancy": self.handler.reading().occupancy,
             "partitions": self.gate.partitions,
-            "producers": self.ledger.producers(),
+            "producers": len(self.ledger.memory),
         }
 
     def close(self) -> None:

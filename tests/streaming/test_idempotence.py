@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -374,6 +375,41 @@ def test_random_failures_crashes_and_retries_write_every_batch_once(seed: int) -
             if chance.random() < 0.7:
                 break
     assert found(broker) == sum((contents(number) for number in range(25)), Counter())
+
+
+@pytest.mark.parametrize("capabilities", [ALONE, HALVES, SHARED], ids=["alone", "halves", "shared"])
+def test_producers_that_retry_while_snapshots_are_taken_write_every_batch_once(capabilities: Capabilities) -> None:
+    broker, stop = memory(capabilities), threading.Event()
+    with serving(definition(broker), started=False) as streams, ThreadPoolExecutor(5) as pool:
+        streams.offsets("orders")
+
+        def publish(producer: int) -> None:
+            chance = random.Random(producer)
+            for sequence in range(40):
+                records = keyed(
+                    *((b"%d-%d" % (producer, key), b"%d.%d.%d" % (producer, sequence, key)) for key in range(9))
+                )
+                while True:
+                    if chance.random() < 0.2:
+                        written = chance.choice([0, 9]) if capabilities.whole_batches else chance.randrange(9)
+                        broker.fail(AWAY, partition=chance.randrange(4), written=written)
+                    try:
+                        streams.publish_sync("orders", records, stamp=stamp(sequence, f"p{producer}"))
+                    except BrokerUnavailableError:
+                        continue
+                    break
+
+        def take_snapshots() -> None:
+            while not stop.is_set():
+                streams._streams["orders"].ledger.memory.snapshot()
+
+        snapshots = pool.submit(take_snapshots)
+        for producer in [pool.submit(publish, number) for number in range(4)]:
+            producer.result(SOON_S)
+        stop.set()
+        snapshots.result(SOON_S)
+    expected = Counter(b"%d.%d.%d" % (p, n, key) for p in range(4) for n in range(40) for key in range(9))
+    assert found(broker) == expected
 
 
 def test_a_producer_may_move_from_one_process_to_another_and_back() -> None:
