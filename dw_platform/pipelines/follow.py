@@ -67,17 +67,18 @@ def follow_streams(
             thread = threading.Thread(target=follower.run, name=f"ingest-{stream.name}")
             thread.start()
             running.callback(thread.join)
-        threading.Thread(target=_warm, args=[platform], name="spark-warm-up", daemon=True).start()
+        threading.Thread(target=_warm, args=[platform, stop], name="spark-warm-up", daemon=True).start()
         # In steps, because a wait without an end would keep the main thread from handling signals on some systems.
         while not stop.wait(1.0):
             pass
 
 
-def _warm(platform: Platform) -> None:
+def _warm(platform: Platform, stop: threading.Event) -> None:
     try:
         platform.spark.warm()
     except Exception as error:  # noqa: BLE001  the stream that needs Spark tells it
-        log.warning("Spark is not ready", extra={"reason": str(error)})
+        if not stop.is_set():
+            log.warning("Spark is not ready", extra={"reason": str(error)})
 
 
 class StreamFollower:

@@ -7,17 +7,19 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from dw_platform.config import parse_config
 from dw_platform.foundation import FakeClock
+from dw_platform.lake.schema import SchemaMismatchError
 from dw_platform.pipelines import Platform, follow
 from dw_platform.pipelines.follow import FollowEvent, follow_streams, followed_streams
-from dw_platform.pipelines.ingest import IngestCommit, find_stream
+from dw_platform.pipelines.ingest import IngestCommit, StreamIngest, find_stream
 from dw_platform.pipelines.ingest_limits import CommitPace, IngestLimits, IngestSubsystem, commit_pace
 from dw_platform.pipelines.limits import limit_control
 from dw_platform.scaling import PressureLevel
-from dw_platform.streaming import DegradationDirective
+from dw_platform.streaming import BrokerUnavailableError, DegradationDirective
 from tests.pipelines.conftest import MakePlatform
 from tests.pipelines.streams import RAW, expected, numbered, offsets_of, publish
 
@@ -33,7 +35,7 @@ streams:
 @pytest.fixture
 def platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Platform]:
     """With the machine's clock, and without a JVM that nothing here needs."""
-    monkeypatch.setattr(follow, "_warm", lambda _: None)
+    monkeypatch.setattr(follow, "_warm", lambda *_: None)
     monkeypatch.setattr(follow, "FIRST_RETRY_S", 0.05)
     with Platform(parse_config(TWO, source=tmp_path / "platform.yaml", environ={})) as opened:
         yield opened
@@ -76,13 +78,35 @@ def test_records_of_all_streams_arrive_while_it_runs(platform: Platform) -> None
     assert offsets_of(platform, "web.views") == expected(3)
 
 
-def test_a_stream_without_its_topic_waits_for_it_while_others_go_on(platform: Platform) -> None:
+def test_a_stream_whose_broker_is_away_is_tried_again_while_others_go_on(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
     publish(platform, numbered(0, 5))
+    publish(platform, numbered(0, 3), stream="views")
+    original, back = StreamIngest.ends, threading.Event()
+
+    def away(self: StreamIngest) -> dict[int, int]:
+        if self.stream.name == "views" and not back.is_set():
+            raise BrokerUnavailableError("embedded", "here", "it is away")
+        return original(self)
+
+    monkeypatch.setattr(StreamIngest, "ends", away)
+    with following(platform) as events:
+        wait_for(lambda: rows(events, "clicks") == 5 and sum(event.error is not None for event in events) > 1)
+        assert {event.stream for event in events if event.error} == {"views"}
+        back.set()
+        wait_for(lambda: rows(events, "views") == 3)
+
+
+def test_what_waiting_does_not_mend_is_told_and_does_not_end_the_others(platform: Platform) -> None:
+    publish(platform, numbered(0, 5))
+    publish(platform, numbered(0, 3), stream="views")
+    platform.lake.table("web.views").create(pa.schema([("offset", pa.string())]))
     with following(platform) as events:
         wait_for(lambda: rows(events, "clicks") == 5 and any(event.error for event in events))
-        assert {event.stream for event in events if event.error} == {"views"}
-        publish(platform, numbered(0, 3), stream="views")
-        wait_for(lambda: rows(events, "views") == 3)
+    errors = [event for event in events if event.error]
+    assert [(event.stream, type(event.error)) for event in errors] == [("views", SchemaMismatchError)]
+    assert errors[0].retry_in_s == follow.LONGEST_RETRY_S
 
 
 def test_what_it_does_is_seen_and_steered_from_elsewhere(platform: Platform) -> None:
