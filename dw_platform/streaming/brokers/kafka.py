@@ -23,7 +23,7 @@ from dw_platform.log import AppendResult, PartitionClosedError, Records, Unknown
 from dw_platform.log.columns import Columns
 from dw_platform.store import PersistentStore
 from dw_platform.streaming.brokers.kafka_admin import KafkaAdmin
-from dw_platform.streaming.brokers.kafka_config import LARGEST_BATCH, topic_settings
+from dw_platform.streaming.brokers.kafka_config import LARGEST_BATCH, check_options, topic_settings
 from dw_platform.streaming.brokers.kafka_fetch import KafkaFetcher
 from dw_platform.streaming.brokers.kafka_producer import KafkaProducer
 from dw_platform.streaming.brokers.kafka_topic import TopicFacts, check_records
@@ -43,6 +43,7 @@ class KafkaBroker:
     capabilities = Capabilities(drops=True)
 
     def __init__(self, settings: BrokerSettings, *, clock: Clock | None = None) -> None:
+        check_options(settings)
         self._settings, self._clock = settings, clock or SystemClock()
         self._admin = KafkaAdmin(settings, self._clock)
         self._lock, self._committing = threading.Lock(), threading.Lock()

@@ -1,5 +1,6 @@
 """What the client library gets to know: defaults that fit this platform, then what the user wrote, which wins."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -14,6 +15,11 @@ LARGEST_BATCH = 1_000_000
 _UNREAD = timedelta(days=7)
 
 
+# Not for the user to change: with other values an acknowledgement or a position would mean less than is promised.
+_OURS = {
+    "acks", "request.required.acks", "enable.idempotence", "transactional.id", "delivery.report.only.error",
+    "group.id", "enable.auto.commit", "enable.auto.offset.store", "enable.partition.eof", "auto.offset.reset",
+}  # fmt: skip
 # Clients of the library that a forked process got from its parent: letting one go would wait for threads that stayed
 # behind, so they are kept for good.
 _INHERITED: list[Any] = []
@@ -22,6 +28,16 @@ _INHERITED: list[Any] = []
 def abandon(client: Any) -> None:
     """Keep a client that belongs to the process from which this one was forked from being ended here."""
     _INHERITED.append(client)
+
+
+def check_options(settings: BrokerSettings) -> None:
+    """Raise InvalidValueError for an option that is the platform's to set, or is no number where one is needed."""
+    for name in sorted(_OURS & settings.options.keys()):
+        allowed = "left out: the platform sets it, because its promises depend on it"
+        raise InvalidValueError(f"broker.options.{name}", settings.options[name], allowed)
+    chosen = producer_settings(settings, LARGEST_BATCH)
+    for name in ("socket.timeout.ms", "delivery.timeout.ms", "batch.size"):
+        number(chosen, name)
 
 
 def client_settings(settings: BrokerSettings) -> dict[str, Any]:
@@ -51,7 +67,8 @@ def client_settings(settings: BrokerSettings) -> dict[str, Any]:
 
 def producer_settings(settings: BrokerSettings, largest_batch: int) -> dict[str, Any]:
     """Return what a producer is made with: acknowledged by all replicas, nothing twice and in order."""
-    return {
+    chosen = {
+        "batch.size": LARGEST_BATCH,
         "delivery.timeout.ms": 30_000,
         # Publishers hand in whole batches, so there is little to wait for.
         "linger.ms": 1,
@@ -59,11 +76,10 @@ def producer_settings(settings: BrokerSettings, largest_batch: int) -> dict[str,
         "queue.buffering.max.kbytes": 262_144,
         "message.max.bytes": 1_000_000_000,
         **client_settings(settings),
-        # Not for the user to change: without them an acknowledgement would promise less than the platform does.
         "acks": "all",
         "enable.idempotence": True,
-        "batch.size": largest_batch,
     }
+    return chosen | {"batch.size": min(largest_batch, number(chosen, "batch.size"))}
 
 
 def consumer_settings(settings: BrokerSettings) -> dict[str, Any]:
@@ -81,15 +97,15 @@ def consumer_settings(settings: BrokerSettings) -> dict[str, Any]:
 
 def request_timeout_s(settings: BrokerSettings) -> float:
     """Return how long a request may take in all."""
-    return milliseconds(client_settings(settings), "socket.timeout.ms") / 1000
+    return number(client_settings(settings), "socket.timeout.ms") / 1000
 
 
-def milliseconds(chosen: dict[str, Any], name: str) -> int:
+def number(chosen: Mapping[str, Any], name: str) -> int:
     """Return a setting as a number."""
-    try:
-        return int(chosen[name])
-    except ValueError as error:
-        raise InvalidValueError(f"broker.options.{name}", chosen[name], "a number of milliseconds") from error
+    written = str(chosen[name])
+    if not written.isdecimal() or int(written) < 1:
+        raise InvalidValueError(f"broker.options.{name}", written, "a whole number above 0")
+    return int(written)
 
 
 def topic_settings(policy: LogPolicy) -> dict[str, str]:

@@ -33,6 +33,12 @@ _WRONG_SETTINGS = {
     KafkaError.INVALID_REPLICATION_FACTOR,
     KafkaError._INVALID_ARG,  # noqa: SLF001
 }
+_SILENCE = {
+    KafkaError._TIMED_OUT,  # noqa: SLF001
+    KafkaError._TIMED_OUT_QUEUE,  # noqa: SLF001
+    KafkaError._TRANSPORT,  # noqa: SLF001
+    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+}
 # Short waits: somebody else is being elected, loaded or told.
 _PASSING = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -46,6 +52,11 @@ _PASSING = {
     KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - its number is known, so the news is still on the way
     KafkaError._NOENT,  # noqa: SLF001
 }
+
+
+def is_silence(error: KafkaError) -> bool:
+    """Return whether there was no answer."""
+    return error.code() in _SILENCE
 
 
 def is_passing(error: KafkaError) -> bool:

@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from dw_platform.log import AppendResult, PartitionClosedError
 from dw_platform.log.columns import Columns
-from dw_platform.streaming.brokers.kafka_config import abandon, milliseconds, producer_settings
+from dw_platform.streaming.brokers.kafka_config import abandon, number, producer_settings
 from dw_platform.streaming.brokers.kafka_errors import error_of, made, translated
 from dw_platform.streaming.brokers.kafka_reports import Batch, Chunk
 from dw_platform.streaming.brokers.kafka_room import Room
@@ -37,7 +37,7 @@ class KafkaProducer:
     def __init__(self, settings: BrokerSettings, largest_batch: int) -> None:
         self._settings, self._pid = settings, os.getpid()
         chosen = producer_settings(settings, largest_batch)
-        self._patience_s = milliseconds(chosen, "delivery.timeout.ms") / 1000
+        self._patience_s = number(chosen, "delivery.timeout.ms") / 1000
         self._client = made(Producer, chosen)
         self._room, self._fatal = Room(), False
         self._lock = threading.Lock()
