@@ -101,9 +101,12 @@ class Fellows:
 
         If the store fails, nobody knows which number counts; this process publishes again when it has looked.
         """
-        with self._lock:
-            self._mine, self._looked_at = False, -float("inf")
-        done = self._map.change(paused, partitions=partitions) if self.shared or partitions else paused
+        try:
+            done = self._map.change(paused, partitions=partitions) if self.shared or partitions else paused
+        finally:
+            # Only now: a look at the old map would let publishers in with the old number.
+            with self._lock:
+                self._mine, self._looked_at = False, -float("inf")
         self.follow()
         return done is not None
 

@@ -3,6 +3,7 @@
 import random
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -110,6 +111,28 @@ def test_who_leaves_is_forgotten(store: MemoryStore, clock: FakeClock) -> None:
     assert len(store.list_versions(internal_prefix("streaming", "publishers", "orders"))) == 1
     one.fellows.leave()
     assert not store.list_versions(internal_prefix("streaming", "publishers", "orders"))
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_nobody_gets_in_with_the_old_number_while_the_new_one_is_being_written(
+    store: MemoryStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, *, shared: bool
+) -> None:
+    gate = PartitionGate("orders", 1)
+    fellows = Fellows(store, gate, shared=shared, clock=clock)
+    fellows.open(2)
+    paused = fellows.pause(WAIT)
+    assert paused is not None
+    write = store.compare_and_set
+
+    def slow(*args: Any, **more: Any) -> Any:
+        assert fellows.up_to_date
+        fellows.follow()  # as a publisher or another thread would
+        assert gate.is_shut
+        return write(*args, **more)
+
+    monkeypatch.setattr(store, "compare_and_set", slow)
+    assert fellows.resume(paused, 6)
+    assert (gate.is_shut, gate.partitions) == (False, 6)
 
 
 def test_after_a_failed_store_nobody_publishes_before_it_was_asked(
