@@ -2,6 +2,8 @@
 
 import random
 import struct
+import subprocess
+import sys
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -205,3 +207,14 @@ def test_batches_of_the_old_formats_are_told_apart() -> None:
     old[16] = 1
     with pytest.raises(OldFormatError):
         read(bytes(old))
+
+
+def test_a_new_process_reads_without_loading_pandas() -> None:
+    """It would cost a second in every process, and a Spark task is one."""
+    script = (
+        "import sys; from tests.streaming.test_kafka_batches import read; from tests.streaming.kafka_writer import *;"
+        "from dw_platform.log import LogBatch; before = 'pandas' in sys.modules;"
+        "read(batch([Sample(b'v', b'k', ((b'h', b'1'),))])); print(before, 'pandas' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]

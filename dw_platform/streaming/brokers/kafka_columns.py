@@ -80,7 +80,7 @@ class _Decoder:
         if not np.array_equal(self._at, self._ends):
             raise DamagedError(self._parts[0].base_offset, "the fields of a record do not fill its length")
         keys, values = _binaries(self._data, key, value)
-        numbers = pa.array(offsets + self._common([part.base_offset for part in self._parts]))
+        numbers = _fixed(offsets + self._common([part.base_offset for part in self._parts]), pa.int64())
         return pa.RecordBatch.from_arrays([numbers, self._times(times), keys, values, headers], schema=SCHEMA)
 
     def _number(self) -> Any:
@@ -103,7 +103,7 @@ class _Decoder:
         if any(part.append_time for part in self._parts):
             stamped = self._common([part.append_time for part in self._parts]).astype(bool)
             times = np.where(stamped, self._common([part.highest_time for part in self._parts]), times)
-        return pa.array(times).view(SCHEMA.field("timestamp").type)
+        return _fixed(times, SCHEMA.field("timestamp").type)
 
     def _headers(self) -> Any:
         counts = self._number()
@@ -164,8 +164,16 @@ def _binaries(data: bytes | bytearray, *fields: tuple[Any, Any]) -> list[Any]:
         raise IndexError("fields lie behind each other or outside")
     narrow = pa.py_buffer(edges.astype(np.int32))
     everything = pa.Array.from_buffers(pa.binary(), len(edges) - 1, [None, narrow, pa.py_buffer(data)])
-    chosen = [pa.array(np.arange(2 * place, len(edges), width, dtype=np.int32)) for place in range(len(fields))]
-    return [_with_nulls(everything.take(which), size < 0) for which, (_, size) in zip(chosen, fields, strict=True)]
+    found = []
+    for place, (_, size) in enumerate(fields):
+        wanted = _fixed(np.arange(2 * place, len(edges), width, dtype=np.int32), pa.int32())
+        found.append(_with_nulls(everything.take(wanted), size < 0))
+    return found
+
+
+def _fixed(numbers: Any, kind: Any) -> Any:
+    """Return an Arrow array over numpy's memory; `pa.array` would load pandas first, a second in a new process."""
+    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])
 
 
 def _with_nulls(array: Any, null: Any) -> Any:

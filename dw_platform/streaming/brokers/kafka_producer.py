@@ -116,11 +116,11 @@ class KafkaProducer:
             return
         times = [0] * len(values) if columns.times is None else columns.times.to_pylist()
         headers = [None] * len(values) if columns.headers is None else columns.headers.to_pylist()
-        for number, (value, key, time, names) in enumerate(zip(values, keys, times, headers, strict=True)):
+        for place, (value, key, time, names) in enumerate(zip(values, keys, times, headers, strict=True)):
             try:
                 self._client.produce(topic, value, key, partition, chunk.report, timestamp=time, headers=names)
             except (KafkaException, BufferError) as exception:
-                chunk.refuse(exception, len(values) - number)
+                chunk.refuse(exception, len(values) - place)
                 return
 
     def _tell(self, batch: Batch, topic: str, future: "Future[AppendResult]") -> None:
