@@ -125,7 +125,7 @@ def short_pauses() -> Iterator[None]:
     """Keep what was loaded before out of the garbage collector's sight, and let it look less often.
 
     Modules of a data platform are hundreds of thousands of objects. Looking at all of them again and again stopped
-    every request for 65 ms, about twice a second under load.
+    every request for up to 66 ms, about twice a second under load.
     """
     before = gc.get_threshold()
     gc.collect()
