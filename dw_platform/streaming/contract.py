@@ -149,7 +149,8 @@ class Broker(Protocol):
     def drop_before(self, topic: str, next_offsets: Mapping[int, int]) -> None:
         """Make everything below these offsets unreadable, at once; beyond the end means all that is there.
 
-        Needs the capability `drops`; without it raise UnsupportedByBrokerError.
+        A fetcher may still hand out what it had received before. Needs the capability `drops`; without it raise
+        UnsupportedByBrokerError.
         """
 
     def maintain(self, topic: str) -> None:

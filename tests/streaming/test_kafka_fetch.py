@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import multiprocessing
+import random
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -82,6 +83,25 @@ def until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.05)
+
+
+def test_a_reader_that_jumps_about_gets_what_it_asks_for(broker: Broker, topic: str) -> None:
+    """What was asked for ahead, and what is left of an answer, must not be taken for the answer to something else."""
+    for start in range(0, 4000, 100):
+        broker.publish(topic, 0, Records([b"%d" % number + b"." * 300 for number in range(start, start + 100)]))
+    chance, offset = random.Random(3), 0
+    with contextlib.closing(broker.fetcher(topic, 0)) as fetcher:
+        for _ in range(300):
+            limits = {"max_bytes": chance.choice([1, 50_000, 200_000]), "max_records": chance.choice([1, 70, 5000])}
+            batch = fetcher.fetch(offset, **limits)
+            found = batch.to_record_batch()
+            assert found["offset"].to_pylist() == list(range(offset, batch.next_offset))
+            assert [int(value.split(b".")[0]) for value in found["value"].to_pylist()] == found["offset"].to_pylist()
+            if chance.random() < 0.2:
+                with pytest.raises(OffsetOutOfRangeError):
+                    fetcher.fetch(chance.choice([-1, 4001]))
+            offset = batch.next_offset if chance.random() < 0.8 else chance.randrange(4000)
+            offset = 0 if offset == 4000 else offset
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])

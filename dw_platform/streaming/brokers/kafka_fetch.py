@@ -121,9 +121,10 @@ class WireFetcher:
 
     def _read(self, offset: int, max_bytes: int, wait_s: float) -> bool:
         """Receive what one answer holds from `offset` on; return whether it leads any further."""
+        # First of all: the next answer comes into the memory that the rest of the last one is in.
+        coming_back, self._expected, self._first, self._end = offset == self._expected, -1, None, offset
         if offset < 0:
             raise OffsetOutOfRangeError(self._name, offset, self._bound(protocol.LATEST))
-        coming_back, self._expected, self._first, self._end = offset == self._expected, -1, None, offset
         data, answer = self._leader.call(lambda connection: self._answer(connection, offset, max_bytes, wait_s))
         if answer.error == protocol.OFFSET_OUT_OF_RANGE:
             self._check_bounds(offset)
@@ -136,7 +137,8 @@ class WireFetcher:
             return False
         self._end = max(parts[-1].next_offset, offset)
         if coming_back and self._end < answer.end:
-            self._leader.call(lambda connection: self._ask(connection, self._end, max_bytes, 0.0))
+            self._leader.attempt(lambda connection: self._ask(connection, self._end, max_bytes, 0.0))
+        # Taken apart piece by piece, as the reader asks for it.
         self._rest = _from(to_arrow(data, visible(data, parts, answer.aborted)), offset)
         self._first = self._next()
         return self._end > offset

@@ -34,6 +34,7 @@ class Leader:
         self.topic, self.partition = topic, partition
         self._timeout_s, self._never = request_timeout_s(settings), threading.Event()
         self._connection: Connection | None = None
+        self._found = False
 
     def call(self, action: Callable[[Connection], T]) -> T:
         """Return what `action` does with the connection; repeat it on a new one while what goes wrong is passing.
@@ -45,15 +46,29 @@ class Leader:
             try:
                 if self._connection is None:
                     self._connection = self._connected()
+                    self._found = True
                 return action(self._connection)
             except SignInError as error:
                 self.close()
                 raise BrokerAccessError("kafka", self._servers, str(error)) from error
-            except (OSError, struct.error, PassingError) as error:
+            except UnknownTopicError:
+                # A server that has just started may not have heard of it yet.
+                self.close()
+                if not self._found or self._clock.monotonic() > deadline:
+                    raise
+            except (OSError, ValueError, struct.error, PassingError) as error:
                 self.close()
                 if self._clock.monotonic() > deadline:
                     raise BrokerUnavailableError("kafka", self._servers, str(error) or type(error).__name__) from error
             self._clock.wait(self._never, _PAUSE_S)
+
+    def attempt(self, action: Callable[[Connection], None]) -> None:
+        """Do what is useful and can be left out: without a connection nothing happens."""
+        if self._connection is not None:
+            try:
+                action(self._connection)
+            except OSError:
+                self.close()
 
     def bound(self, which: int, isolation: int) -> int:
         """Return the partition's first offset (EARLIEST) or next one (LATEST)."""
