@@ -66,6 +66,7 @@ class StreamIngest:
         self._platform = platform
         self._broker = open_stream_broker(platform, stream)
         self._rounds = IngestRounds(platform, stream, self._broker)
+        self._made = False
 
     def __enter__(self) -> Self:
         return self
@@ -81,9 +82,12 @@ class StreamIngest:
 
     def create_tables(self) -> None:
         """Make the tables unless they are there, so that readers find them before the first record."""
+        if self._made:
+            return
         prepare_table(self._platform, self.stream)
         if self.stream.format == "json":
             prepare_rejected(self._platform, self.stream)
+        self._made = True
 
     def ends(self) -> dict[int, int]:
         """Return where each partition ends now.

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from dw_platform.foundation import TransientError
 from dw_platform.log import Records
-from dw_platform.pipelines import Platform, ingest_round
+from dw_platform.pipelines import Platform, ingest_source
 from dw_platform.pipelines.brokers import open_stream_broker, topic_settings
 from dw_platform.pipelines.ingest import StreamIngest, find_stream
 from dw_platform.pipelines.ingest_errors import TopicNotThereError
@@ -150,7 +150,7 @@ def main(file: str, mode: str) -> None:
     """Be the ingest that is killed."""
     with Platform.open(file) as platform:
         if mode == "spark":
-            ingest_round.SMALL_ROWS = 0
+            ingest_source.SMALL_ROWS = 0
             platform.spark.warm()
         said = list[str]()
 

@@ -5,7 +5,7 @@ import pytest
 
 from dw_platform.lake.schema import SchemaMismatchError
 from dw_platform.log import Records
-from dw_platform.pipelines import ingest_round
+from dw_platform.pipelines import ingest_round, ingest_source
 from dw_platform.pipelines.brokers import open_stream_broker
 from dw_platform.pipelines.ingest import IngestCommit, StreamIngest, find_stream, ingest_stream
 from dw_platform.pipelines.ingest_errors import PositionBeyondEndError, TopicNotThereError, UnknownStreamError
@@ -193,7 +193,7 @@ def test_a_table_that_somebody_altered_is_refused_and_nothing_moves(make_platfor
 @pytest.mark.spark
 @pytest.mark.usefixtures("shared_spark")
 def test_a_large_backlog_is_read_by_spark_tasks(make_platform: MakePlatform, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ingest_round, "SMALL_ROWS", 10)
+    monkeypatch.setattr(ingest_source, "SMALL_ROWS", 10)
     monkeypatch.setattr("dw_platform.pipelines.ingest_plan.LEAST_ROWS_A_TASK", 100)
     platform = make_platform(RAW.replace("partitions: 2", "partitions: 2, commit: {rows: 600}"))
     publish(platform, numbered(0, 1000), 0)

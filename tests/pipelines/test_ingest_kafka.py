@@ -7,7 +7,7 @@ import pytest
 
 from dw_platform.config import parse_config
 from dw_platform.log import Records
-from dw_platform.pipelines import Platform, ingest_round
+from dw_platform.pipelines import Platform, ingest_source
 from dw_platform.pipelines.brokers import open_stream_broker, topic_settings
 from dw_platform.pipelines.ingest import IngestCommit, find_stream, ingest_stream
 from dw_platform.pipelines.ingest_errors import TopicNotThereError
@@ -81,7 +81,7 @@ def test_a_topic_that_kafka_does_not_have_is_not_made(make: Make) -> None:
 @pytest.mark.spark
 @pytest.mark.usefixtures("shared_spark")
 def test_spark_tasks_read_kafka_by_themselves(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ingest_round, "SMALL_ROWS", 10)
+    monkeypatch.setattr(ingest_source, "SMALL_ROWS", 10)
     monkeypatch.setattr("dw_platform.pipelines.ingest_plan.LEAST_ROWS_A_TASK", 30)
     platform = make("tasks")
     publish(platform, 90)

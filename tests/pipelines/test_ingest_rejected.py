@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from dw_platform.lake.table import LakeTable
-from dw_platform.pipelines import ingest_round
+from dw_platform.pipelines import ingest_source
 from dw_platform.pipelines.ingest import find_stream, ingest_stream
 from dw_platform.pipelines.ingest_errors import TooManyRejectedError
 from dw_platform.pipelines.positions import table_positions
@@ -136,7 +136,7 @@ def test_a_new_column_is_added_to_the_table(make_platform: MakePlatform) -> None
 @pytest.mark.spark
 @pytest.mark.usefixtures("shared_spark")
 def test_spark_tasks_split_good_from_bad_alike(make_platform: MakePlatform, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ingest_round, "SMALL_ROWS", 10)
+    monkeypatch.setattr(ingest_source, "SMALL_ROWS", 10)
     monkeypatch.setattr("dw_platform.pipelines.ingest_plan.LEAST_ROWS_A_TASK", 100)
     platform = make_platform(TYPED)
     publish(platform, [b'{"id": 1}'] * 300 + [b"bad"] * 3, 0, "orders")
