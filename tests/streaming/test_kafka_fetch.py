@@ -87,9 +87,12 @@ def until(condition: Callable[[], bool]) -> None:
 
 def test_a_reader_that_jumps_about_gets_what_it_asks_for(broker: Broker, topic: str) -> None:
     """What was asked for ahead, and what is left of an answer, must not be taken for the answer to something else."""
-    for start in range(0, 4000, 100):
-        broker.publish(topic, 0, Records([b"%d" % number + b"." * 300 for number in range(start, start + 100)]))
+    # Compressed batches are taken apart one by one, so something is left of most answers.
     chance, offset = random.Random(3), 0
+    with open_broker(settings(options={"compression.type": "lz4"})) as client:
+        for start in range(0, 4000, 100):
+            contents = [b"%d." % number + chance.randbytes(200) + b"." * 200 for number in range(start, start + 100)]
+            client.publish(topic, 0, Records(contents))
     with contextlib.closing(broker.fetcher(topic, 0)) as fetcher:
         for _ in range(300):
             limits = {"max_bytes": chance.choice([1, 50_000, 200_000]), "max_records": chance.choice([1, 70, 5000])}
