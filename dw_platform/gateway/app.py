@@ -35,7 +35,7 @@ _TOPIC_ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/topics/{topic}/records", publishing.publish),
     ("GET", "/topics", browsing.list_topics),
     ("GET", "/topics/{topic}", browsing.show_topic),
-    ("GET", "/topics/{topic}/messages", browsing.take_messages),
+    ("POST", "/topics/{topic}/messages", browsing.take_messages),
     ("GET", "/topics/{topic}/partitions/{partition}/records", browsing.read_records),
 )
 _OPERATOR_ROUTES: tuple[tuple[str, str, Handler], ...] = (
@@ -98,7 +98,7 @@ def _routes(gateway: GatewayState) -> list[Route]:
 
     def route(method: str, path: str, handler: Handler, admission: Admission) -> Route:
         served = Route(path, Endpoint(gateway, path, handler, admission=admission, refusals=refusals), methods=[method])
-        served.methods = {method}  # the framework adds HEAD, which must not take messages from the bus
+        served.methods = {method}  # the framework adds HEAD, which the document does not know
         return served
 
     probes = Admission(gateway.settings)

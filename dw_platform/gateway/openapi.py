@@ -67,7 +67,7 @@ def _topic_paths() -> dict[str, Any]:
         },
         "/topics/{topic}/records": {"post": _publish()},
         "/topics/{topic}/partitions/{partition}/records": {"get": _read()},
-        "/topics/{topic}/messages": {"get": _take()},
+        "/topics/{topic}/messages": {"post": _take()},
     }
 
 

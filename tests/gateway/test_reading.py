@@ -56,7 +56,7 @@ def test_arrow_is_given_to_those_who_accept_it(web: Web, publisher: LogPublisher
         ("partitions/0/records?offset=-1", 400, "invalid_parameter"),
         ("partitions/0/records?limit=0", 400, "invalid_parameter"),
         ("partitions/0/records?max_bytes=999999999", 400, "invalid_parameter"),
-        ("messages?group=g", 404, "unknown_topic"),
+        ("messages?group=g", 405, "method_not_allowed"),
     ],
 )
 def test_what_cannot_be_read_is_told_apart(web: Web, path: str, status: int, code: str) -> None:
@@ -87,17 +87,17 @@ def test_messages_of_the_bus_are_taken_once_by_each_group(
 ) -> None:
     web = make_web(bus=bus_of(publisher, store))
     for group in ("a", "b"):
-        assert web.get(f"/topics/{topic}/messages?group={group}").json()["messages"] == []
+        assert web.post(f"/topics/{topic}/messages?group={group}").json()["messages"] == []
     told = web.post(f"/topics/{topic}/records?key_field=k", json=[{"k": "x", "n": 1}, {"k": "x", "n": 2}])
     assert (told.status_code, told.json()["partitions"]) == (200, [])
-    first = web.get(f"/topics/{topic}/messages?group=a&limit=1").json()["messages"]
-    second = web.get(f"/topics/{topic}/messages?group=a").json()["messages"]
+    first = web.post(f"/topics/{topic}/messages?group=a&limit=1").json()["messages"]
+    second = web.post(f"/topics/{topic}/messages?group=a").json()["messages"]
     assert [(each["key"], each["value"]) for each in first + second] == [
         ("x", '{"k":"x","n":1}'),
         ("x", '{"k":"x","n":2}'),
     ]
-    assert web.get(f"/topics/{topic}/messages?group=a").json()["messages"] == []
-    assert len(web.get(f"/topics/{topic}/messages?group=b").json()["messages"]) == 2
+    assert web.post(f"/topics/{topic}/messages?group=a").json()["messages"] == []
+    assert len(web.post(f"/topics/{topic}/messages?group=b").json()["messages"]) == 2
 
 
 def test_the_bus_refuses_what_it_cannot_do(make_web: MakeWeb, publisher: LogPublisher, store: MemoryStore) -> None:
@@ -105,11 +105,11 @@ def test_the_bus_refuses_what_it_cannot_do(make_web: MakeWeb, publisher: LogPubl
     stamped = web.post("/topics/ticks/records", json={}, headers={"X-Producer-Id": "p", "X-Sequence": "0"})
     assert (stamped.status_code, stamped.json()["error"]["code"]) == (400, "invalid_parameter")
     assert web.get("/topics/ticks/partitions/0/records?offset=0").status_code == 400
-    assert web.get("/topics/ticks/messages").status_code == 400
-    assert web.get("/topics/ticks/messages?group=a/b").status_code == 400
-    assert web.get("/topics/undeclared/messages?group=a").status_code == 404
-    crossing = web.get("/topics/ticks/messages?group=a", headers={"Sec-Fetch-Site": "cross-site"})
+    assert web.post("/topics/ticks/messages").status_code == 400
+    assert web.post("/topics/ticks/messages?group=a/b").status_code == 400
+    assert web.post("/topics/undeclared/messages?group=a").status_code == 404
+    crossing = web.post("/topics/ticks/messages?group=a", headers={"Sec-Fetch-Site": "cross-site"})
     assert (crossing.status_code, crossing.json()["error"]["code"]) == (403, "cross_site")
-    assert web.run(web.client.head("/topics/ticks/messages?group=a")).status_code == 405
+    assert web.run(web.client.head("/topics/ticks")).status_code == 405
     assert {"name": "ticks", "kind": "bus", "partitions": 1} in web.get("/topics").json()["topics"]
     assert web.get("/topics/ticks").json()["offsets"] == []
