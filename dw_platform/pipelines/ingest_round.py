@@ -16,12 +16,12 @@ from dw_platform.pipelines.ingest_errors import (
     TooManyRejectedError,
 )
 from dw_platform.pipelines.ingest_intent import finish_reset
-from dw_platform.pipelines.ingest_json import json_schema
 from dw_platform.pipelines.ingest_plan import IngestPlan, OffsetRange
 from dw_platform.pipelines.ingest_report import IngestCommit
 from dw_platform.pipelines.ingest_rows import REJECTED_ROWS, ROWS, IngestTask, TaskTally, read_task
 from dw_platform.pipelines.ingest_source import CommitLimits, IngestSource
 from dw_platform.pipelines.ingest_tables import prepare_rejected, prepare_table
+from dw_platform.pipelines.ingest_types import json_schema
 from dw_platform.pipelines.lost import LostRange, record_lost
 from dw_platform.pipelines.platform import Platform
 from dw_platform.pipelines.positions import PositionNames, read_generation, read_positions

@@ -7,7 +7,7 @@ from dw_platform.lake.opening import TableMissingError
 from dw_platform.lake.staging import PreparedWrite
 from dw_platform.lake.table import LakeTable
 from dw_platform.log.contract import HEADERS
-from dw_platform.pipelines.ingest_json import json_schema
+from dw_platform.pipelines.ingest_types import json_schema
 from dw_platform.pipelines.platform import Platform
 
 _INSTANT = pa.timestamp("us", "UTC")

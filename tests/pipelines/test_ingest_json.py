@@ -11,7 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dw_platform.foundation import InvalidValueError
-from dw_platform.pipelines.ingest_json import column_type, in_bulk, json_schema, one_by_one, parse_values
+from dw_platform.pipelines.ingest_careful import one_by_one
+from dw_platform.pipelines.ingest_json import in_bulk, parse_values
+from dw_platform.pipelines.ingest_types import column_type, json_schema
 
 COLUMNS = {
     "text": "string",
@@ -103,6 +105,8 @@ odd = st.sampled_from(
         b'{"big":1},',
         b'{"text":"} null {"}',
         b'{ "text" : "pretty"\n}',
+        '{"blob":"é"}'.encode(),
+        b'{"blob":"a"}',
         b'{"other":[{"x":{}},{}],"big":5}',
     ]
 )
