@@ -1,8 +1,11 @@
 """Brokers for tests; a further one adds a function here and its name to BROKERS, and the whole suite runs on it."""
 
+import atexit
 import contextlib
 import functools
 import importlib.util
+import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -72,7 +75,18 @@ _RUN = {"embedded": _embedded, "memory": _memory, "kafka": _kafka}
 @functools.cache
 def shared_kafka() -> KafkaServer:
     """Return the run's one Kafka; it ends with this process. Tests that kill a server start one of their own."""
-    return start_kafka(Path(tempfile.mkdtemp(prefix="dw-kafka-")))
+    folder = Path(tempfile.mkdtemp(prefix="dw-kafka-"))
+    server = start_kafka(folder)
+    owner = os.getpid()
+
+    def end() -> None:
+        # A forked process inherits the call, and the server is not its own.
+        if os.getpid() == owner:
+            server.kill()
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(end)
+    return server
 
 
 def start_kafka(directory: Path) -> KafkaServer:

@@ -6,6 +6,7 @@ It can be killed and started again on the same data and ports, which is what a b
 import contextlib
 import os
 import secrets
+import shutil
 import socket
 import subprocess
 import time
@@ -107,9 +108,8 @@ class KafkaServer:
         """Return once it answers; raise RuntimeError with the end of its log if it does not."""
         self._format_once()
         with (self.directory / "kafka.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [*self._java(), "kafka.Kafka", str(self._properties)], stdout=log, stderr=log
-            )
+            command = [*_dying_with_us(), *self._java(), "kafka.Kafka", str(self._properties)]
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
         deadline = time.monotonic() + 90
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
@@ -201,6 +201,12 @@ def _free_ports(*names: str) -> dict[str, int]:
         for probe in probes:
             probe.bind(("127.0.0.1", 0))
         return {name: probe.getsockname()[1] for name, probe in zip(names, probes, strict=True)}
+
+
+def _dying_with_us() -> list[str]:
+    """Return what to put before a command so that it ends even if this process is killed, where there is a way."""
+    program = shutil.which("setpriv")
+    return [] if program is None else [program, "--pdeathsig", "KILL"]
 
 
 def _login(module: str, users: str) -> str:
