@@ -151,7 +151,7 @@ class MemoryBroker:
             self._checked(topic, partition, records)
             try:
                 result = self._append(topic, partition, records)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001  the future carries it
                 answer = _answer(future, error)
             else:
                 answer = _answer(future, result)
