@@ -225,6 +225,19 @@ def test_submitted_batches_are_written_in_the_order_of_the_calls(broker: Broker,
     assert values(broker, topic) == numbered(2000)
 
 
+def test_who_stops_waiting_for_a_batch_disturbs_nobody(broker: Broker, topic: str) -> None:
+    futures = [broker.submit(topic, 0, Records(numbered(10, start))) for start in range(0, 500, 10)]
+    for future in futures[::2]:
+        future.cancel()
+    for future in futures[1::2]:
+        future.result(SOON)
+    broker.publish(topic, 0, Records([b"after"]))
+    found = values(broker, topic)
+    kept = {value for start in range(10, 500, 20) for value in numbered(10, start)} | {b"after"}
+    assert kept <= set(found)
+    assert found[:-1] == sorted(found[:-1], key=lambda value: int(value or b"-1"))
+
+
 def test_small_and_large_batches_keep_their_order(broker: Broker, topic: str) -> None:
     """A client that has a fast way for plain batches must not let them overtake others."""
     futures, start = [], 0

@@ -184,6 +184,16 @@ def test_what_was_never_handed_over_is_not_waited_for(first: str) -> None:
     assert isinstance(batch.error, BufferError)
 
 
+def test_a_failure_of_the_last_records_is_told_once() -> None:
+    finished = list[Batch]()
+    batch = Batch(2, finished.append)
+    error = BufferError("full")
+    batch.chunk(2, lambda: None).refuse(error, 2)
+    batch.fail(error, 0)
+    assert finished == [batch]
+    assert batch.error is error
+
+
 def test_publishers_wait_for_room_and_a_large_chunk_waits_for_all_of_it() -> None:
     room, entered = Room(most_records=10, most_bytes=100), threading.Event()
     room.take("t", 6, 60)

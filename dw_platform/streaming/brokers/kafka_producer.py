@@ -55,6 +55,8 @@ class KafkaProducer:
     def submit(self, topic: str, partition: int, columns: Columns) -> "Future[AppendResult]":
         """Hand the batch to the library, waiting for room if need be; the future tells what became of it."""
         future: Future[AppendResult] = Future()
+        # The records are on their way: who stops waiting cannot call them back.
+        future.set_running_or_notify_cancel()
         batch = Batch(len(columns), lambda done: self._tell(done, topic, future))
         with self._lock:
             order = self._orders.setdefault((topic, partition), threading.Lock())
@@ -101,27 +103,43 @@ class KafkaProducer:
             self._client.poll(_POLL_S)
 
     def _send(self, topic: str, partition: int, chunk: Chunk, columns: Columns) -> None:
-        """Hand a chunk over; the library has no call for many records that have headers or times of their own."""
-        values = columns.values.to_pylist()
-        keys = [None] * len(values) if columns.keys is None else columns.keys.to_pylist()
+        """Hand a chunk over; count what the library refuses and raise its reason."""
         if columns.headers is None and columns.times is None:
-            messages: list[dict[str, Any]] = [
-                {"value": value, "key": key} for value, key in zip(values, keys, strict=True)
-            ]
-            if (taken := self._client.produce_batch(topic, messages, partition, on_delivery=chunk.report)) < len(
-                values
-            ):
-                error = next(message["_error"] for message in messages if "_error" in message)
-                chunk.refuse(KafkaException(error), len(values) - taken)
-            return
-        times = [0] * len(values) if columns.times is None else columns.times.to_pylist()
-        headers = [None] * len(values) if columns.headers is None else columns.headers.to_pylist()
-        for place, (value, key, time, names) in enumerate(zip(values, keys, times, headers, strict=True)):
+            self._send_together(topic, partition, chunk, columns)
+        else:
+            self._send_each(topic, partition, chunk, columns)
+
+    def _send_together(self, topic: str, partition: int, chunk: Chunk, columns: Columns) -> None:
+        values, keys = columns.values.to_pylist(), _listed(columns.keys, len(columns))
+        messages: list[dict[str, Any]] = [{"value": value, "key": key} for value, key in zip(values, keys, strict=True)]
+        try:
+            taken = self._client.produce_batch(topic, messages, partition, on_delivery=chunk.report)
+        except (KafkaException, BufferError) as exception:
+            chunk.refuse(exception, len(messages))
+            raise
+        if taken < len(messages):
+            refusal = KafkaException(next(message["_error"] for message in messages if "_error" in message))
+            chunk.refuse(refusal, len(messages) - taken)
+            raise refusal
+
+    def _send_each(self, topic: str, partition: int, chunk: Chunk, columns: Columns) -> None:
+        """Do it one by one: the library has no call for many records that have headers or times of their own."""
+        count = len(columns)
+        values, keys, headers = (
+            columns.values.to_pylist(),
+            _listed(columns.keys, count),
+            _listed(columns.headers, count),
+        )
+        # To the library 0 means now.
+        times = [0] * count if columns.times is None else columns.times.to_pylist()
+        for place in range(count):
             try:
-                self._client.produce(topic, value, key, partition, chunk.report, timestamp=time, headers=names)
+                self._client.produce(
+                    topic, values[place], keys[place], partition, chunk.report, None, times[place], headers[place]
+                )
             except (KafkaException, BufferError) as exception:
-                chunk.refuse(exception, len(values) - place)
-                return
+                chunk.refuse(exception, count - place)
+                raise
 
     def _tell(self, batch: Batch, topic: str, future: "Future[AppendResult]") -> None:
         if batch.error is None:
@@ -133,6 +151,10 @@ class KafkaProducer:
             self._fatal = self._fatal or error.fatal()
             hint = f"no acknowledgement within {self._patience_s:g} s" if error.code() in _LATE else ""
             future.set_exception(translated(error, self._settings.address, topic=topic, hint=hint))
+
+
+def _listed(column: Any, count: int) -> list[Any]:
+    return [None] * count if column is None else list(column.to_pylist())
 
 
 def _chunks(columns: Columns) -> Iterator[tuple[int, int, int]]:

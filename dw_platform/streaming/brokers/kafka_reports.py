@@ -11,7 +11,7 @@ class Batch:
     def __init__(self, records: int, finish: "Callable[[Batch], None]") -> None:
         self.base = self.last = -1
         self.error: BaseException | None = None
-        self._left, self._finish = records, finish
+        self._left, self._finish, self._finished = records, finish, False
         self._lock = threading.Lock()
 
     def chunk(self, records: int, release: Callable[[], None]) -> "Chunk":
@@ -30,7 +30,9 @@ class Batch:
                 self.last = max(self.last, last)
             self.error = self.error or error
             self._left -= records
-            finished = self._left == 0
+            # Once: a failure may be told of that concerns no further record.
+            finished = self._left == 0 and not self._finished
+            self._finished = self._finished or finished
         if finished:
             self._finish(self)
 
