@@ -21,8 +21,9 @@ demo: setup ## the platform on generated data, ending in a report
 up: setup ## the Dagster UI; Ctrl-C stops it
 	@$(BIN)/dw up
 
+# A file stays with one worker, which keeps its own Spark session and servers; two of them fill two cores.
 test: dev ## all tests, starting the servers that they need
-	@$(BIN)/pytest -q
+	@$(BIN)/pytest -q -n 2 --dist loadfile
 
 test-fast: dev ## tests without a JVM and without servers
 	@$(BIN)/pytest -q -n auto -m "$(NO_SERVERS)"

@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+from importlib import metadata
 from importlib.resources import files
 from pathlib import Path
 
@@ -38,6 +39,21 @@ def dagster_environment(platform: Platform) -> dict[str, str]:
         "PYTHONWARNINGS": "ignore",
         "GX_ANALYTICS_ENABLED": "false",
     }
+
+
+def storage_is_ready(platform: Platform) -> bool:
+    """Return whether Dagster's own tables are there, of the version that is installed."""
+    stamp = _stamp(platform)
+    return stamp.exists() and stamp.read_text() == metadata.version("dagster")
+
+
+def note_storage(platform: Platform) -> None:
+    """Remember that Dagster's own tables are of the version that is installed."""
+    replace_file(_stamp(platform), metadata.version("dagster").encode())
+
+
+def _stamp(platform: Platform) -> Path:
+    return platform.home / "dagster" / "dw-storage-version"
 
 
 def program(name: str) -> str:

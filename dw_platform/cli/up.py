@@ -15,7 +15,13 @@ from typing import Annotated
 import typer
 
 from dw_platform.cli.children import Child, stop_signals, stopping
-from dw_platform.cli.dagster_home import dagster_environment, program, workspace_file
+from dw_platform.cli.dagster_home import (
+    dagster_environment,
+    note_storage,
+    program,
+    storage_is_ready,
+    workspace_file,
+)
 from dw_platform.cli.opening import open_platform
 from dw_platform.cli.output import ConfigOption, progress, say
 from dw_platform.cli.single import only_one
@@ -133,6 +139,7 @@ def _serve(platform: Platform, wanted: Sequence[Service]) -> None:
     environment, folder = dagster_environment(platform), platform.config.source.parent
     children: list[Child] = []
     with stop_signals() as stop, stopping(children, again_s=_ASK_AGAIN_S):
+        _prepare_storage(platform, children, stop)
         progress(f"starting {', '.join(service.name for service in wanted)}; logs in {logs}")
         for service in wanted:
             log = logs / f"{service.name}.log"
@@ -146,6 +153,25 @@ def _serve(platform: Platform, wanted: Sequence[Service]) -> None:
         while not stop.wait(_POLL_S):
             _require_alive(children)
         progress("stopping everything")
+
+
+def _prepare_storage(platform: Platform, children: list[Child], stop: threading.Event) -> None:
+    """Let one program make or upgrade Dagster's tables: two that start at once on a new home would both try."""
+    environment, folder = dagster_environment(platform), platform.config.source.parent
+    if storage_is_ready(platform):
+        return
+    progress("preparing Dagster's storage")
+    log = platform.home / "logs" / "dagster-storage.log"
+    command = [program("dagster"), "instance", "migrate"]
+    child = Child("dagster instance migrate", command, environment=environment, folder=folder, log=log)
+    children.append(child)
+    while child.process.poll() is None:
+        if stop.wait(_POLL_S):
+            raise KeyboardInterrupt
+    if child.process.returncode != 0:
+        child.require_alive()
+    children.remove(child)
+    note_storage(platform)
 
 
 def require_free_port(host: str, port: int, server: str = "dagster") -> None:

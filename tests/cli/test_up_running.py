@@ -64,7 +64,7 @@ def test_when_one_program_dies_the_other_is_stopped(running: Running, tmp_path: 
 
 
 def test_ctrl_c_while_it_starts_is_an_interruption(running: Running) -> None:
-    running.wait_for(lambda: "starting the Dagster UI" in running.said and len(running.family()) >= 2)
+    running.wait_for(lambda: "starting dagster-webserver" in running.said and len(running.family()) >= 2)
     family = running.family()
     running.process.send_signal(signal.SIGINT)
     assert running.end() == 130

@@ -105,23 +105,23 @@ def test_a_stop_under_load_answers_what_was_accepted_and_loses_nothing(tmp_path:
     enough = threading.Event()
 
     def send(gateway: Gateway, sender: int) -> None:
-        connection = gateway.connection()
-        for number in range(100_000):
-            value = b'{"sender": %d, "number": %d}' % (sender, number)
-            try:
-                connection.request("POST", RECORDS, value, {"Content-Type": "application/json"})
-                response = connection.getresponse()
-                response.read()
-            except (OSError, http.client.HTTPException):
-                return  # it has stopped accepting, and had not begun with this one
-            statuses.add(response.status)
-            if response.status != 200:
-                return
-            acknowledged.append(value)
-            if len(acknowledged) > 200:
-                enough.set()
-            if response.getheader("Connection") == "close":
-                return
+        with contextlib.closing(gateway.connection()) as connection:
+            for number in range(100_000):
+                value = b'{"sender": %d, "number": %d}' % (sender, number)
+                try:
+                    connection.request("POST", RECORDS, value, {"Content-Type": "application/json"})
+                    response = connection.getresponse()
+                    response.read()
+                except (OSError, http.client.HTTPException):
+                    return  # it has stopped accepting, and had not begun with this one
+                statuses.add(response.status)
+                if response.status != 200:
+                    return
+                acknowledged.append(value)
+                if len(acknowledged) > 200:
+                    enough.set()
+                if response.getheader("Connection") == "close":
+                    return
 
     with running_gateway(file) as gateway:
         senders = [threading.Thread(target=send, args=(gateway, sender)) for sender in range(8)]
