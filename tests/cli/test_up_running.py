@@ -1,5 +1,6 @@
 """`dw up` with real Dagster programs: started together, stopped together."""
 
+import contextlib
 import signal
 import socket
 import urllib.request
@@ -30,8 +31,11 @@ def running(make_file: MakeFile, tmp_path: Path, port: int) -> Iterator[Running]
 
 def _service(running: Running, name: str) -> psutil.Process | None:
     """Return the started program; by its command line, because the kernel cuts names after 15 letters."""
-    children = psutil.Process(running.process.pid).children()
-    return next((child for child in children if any(part.endswith(f"/{name}") for part in child.cmdline())), None)
+    for child in psutil.Process(running.process.pid).children():
+        with contextlib.suppress(psutil.Error):  # one that prepared something has just ended
+            if any(part.endswith(f"/{name}") for part in child.cmdline()):
+                return child
+    return None
 
 
 def test_the_ui_answers_until_a_polite_kill_stops_everything(running: Running, dw: Dw, port: int) -> None:
