@@ -1,6 +1,7 @@
-"""`dw status`: tables and checks at a glance, without Spark."""
+"""`dw status`: tables, checks and streams at a glance, without Spark."""
 
 import sys
+from datetime import timedelta
 from typing import Annotated
 
 import typer
@@ -10,7 +11,7 @@ from dw_platform.cli.children import stop_signals
 from dw_platform.cli.listing import complain_about, hint_at_unbuilt
 from dw_platform.cli.opening import open_platform
 from dw_platform.cli.output import ConfigOption, JsonOption, emit_json, emit_table, say
-from dw_platform.foundation import UserError, format_bytes
+from dw_platform.foundation import UserError, format_bytes, format_duration
 from dw_platform.pipelines import Platform
 from dw_platform.pipelines.overview import (
     CheckOverview,
@@ -20,6 +21,7 @@ from dw_platform.pipelines.overview import (
     tables_overview,
     unbuilt_tables,
 )
+from dw_platform.pipelines.streams_overview import StreamOverview, streams_overview
 from dw_platform.pipelines.validate import RESULTS_TABLE
 
 _REFRESH_S = 2.0
@@ -64,6 +66,7 @@ def _show(platform: Platform, *, json: bool) -> list[UnreadableTable]:
         "store": str(platform.config.store.address(platform.home)),
     }
     unbuilt = unbuilt_tables(platform)
+    streams = streams_overview(platform)
     if json:
         emit_json(
             {
@@ -71,6 +74,7 @@ def _show(platform: Platform, *, json: bool) -> list[UnreadableTable]:
                 **where,
                 "tables": [entry.as_json() for entry in tables],
                 "checks": [entry.as_json() for entry in checks],
+                "streams": [entry.as_json() for entry in streams],
                 "unbuilt": unbuilt,
             }
         )
@@ -83,6 +87,9 @@ def _show(platform: Platform, *, json: bool) -> list[UnreadableTable]:
         verdicts = {entry.table: entry for entry in checks}
         rows = [_row(entry, verdicts.get(entry.name)) for entry in tables]
         emit_table("", ["table", "rows", "size", "version", "changed (UTC)", "checks"], rows)
+    if streams:
+        say()
+        emit_table("", ["stream", "table", "waiting", "oldest", "ingest"], [_stream_row(entry) for entry in streams])
     hint_at_unbuilt(unbuilt)
     return unreadable
 
@@ -93,6 +100,17 @@ def _row(entry: TableOverview | UnreadableTable, verdict: CheckOverview | None) 
     changed = f"{entry.changed_at:%Y-%m-%d %H:%M}"
     told = _told(verdict, entry.version) if verdict else Text("-", "dim")
     return (entry.name, entry.rows, format_bytes(entry.bytes), entry.version, changed, told)
+
+
+def _stream_row(entry: StreamOverview) -> tuple[object, ...]:
+    if entry.lag is None:
+        return (entry.name, entry.table, None, None, Text(entry.error, "red"))
+    oldest = (
+        None
+        if entry.lag.oldest is None
+        else format_duration(timedelta(seconds=round(entry.lag.oldest.total_seconds())))
+    )
+    return (entry.name, entry.table, entry.lag.records, oldest, "live" if entry.live else "by runs of Dagster")
 
 
 def _told(verdict: CheckOverview, version: int) -> Text:

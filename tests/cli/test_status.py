@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from dw_platform.log import Records
+from dw_platform.pipelines import Platform
+from dw_platform.pipelines.streams import open_streams
 from tests.cli.conftest import Dw, MakeFile
 
 
@@ -59,3 +62,30 @@ def test_watching_ends_quietly_when_it_is_told_to(with_tables: Path, number: sig
         process.send_signal(number)
         _, err = process.communicate(timeout=30)
     assert (process.returncode, err) == (0, "")
+
+
+def test_streams_are_shown_with_what_waits_for_their_tables(dw: Dw, make_file: MakeFile) -> None:
+    file = make_file("streams: [{name: clicks, table: web.clicks, partitions: 1}]")
+    with Platform.open(file, environ={}) as platform, open_streams(platform) as streams:
+        streams.publish_sync("clicks", Records([b"1", b"2"]))
+    code, out, _ = dw("status")
+    assert code == 0
+    (line,) = [line for line in out.splitlines() if line.startswith("clicks ")]
+    assert line.split()[1:3] == ["web.clicks", "2"]
+    assert line.endswith("by runs of Dagster")
+    (stream,) = json.loads(dw("status", "--json").out)["streams"]
+    assert (stream["lag"], stream["live"], stream["partitions"]["0"]["end"]) == (2, False, 2)
+
+
+def test_a_stream_whose_broker_is_down_is_told_beside_the_others(dw: Dw, make_file: MakeFile) -> None:
+    make_file(
+        "streams:\n"
+        "  - name: far\n"
+        "    table: web.far\n"
+        "    broker: {kind: kafka, address: '127.0.0.1:1', options: {socket.timeout.ms: 1000}}\n"
+        "  - {name: near, table: web.near}\n"
+    )
+    code, out, _ = dw("status")
+    assert code == 0
+    assert "The kafka broker at 127.0.0.1:1 is not available" in out
+    assert "near" in out
