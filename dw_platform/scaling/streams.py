@@ -17,6 +17,8 @@ _CATCH_UP_S = 60.0
 # One consumer less only if the others would still be half idle, and the lag is far below its limit.
 _IDLE_SHARE = 0.5
 _CALM_SHARE = 0.25
+# A capacity next to nothing asks for more consumers than a number can say; whatever it asks for is cut by the limits.
+_MORE_THAN_ANYBODY_HAS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +71,8 @@ def decide_partitions(current: int, *, records_per_s: float, config: Scalability
         return PartitionDecision(current, f"{carried}, growing starts above {threshold:.0%}")
     if current >= config.max_partitions:
         return PartitionDecision(current, f"{carried}, but {config.max_partitions} is the most")
-    wanted = max(current + 1, math.ceil(records_per_s * _HEADROOM / (target * threshold)))
-    return PartitionDecision(min(wanted, config.max_partitions), f"{carried}, more than {threshold:.0%}")
+    needed = min(records_per_s * _HEADROOM / (target * threshold), config.max_partitions)
+    return PartitionDecision(min(max(current + 1, math.ceil(needed)), config.max_partitions), f"{carried}, more than {threshold:.0%}")
 
 
 def decide_consumers(
@@ -111,7 +113,8 @@ def _needed(lag: int, arrival_rate: float, capacity_per_consumer: float) -> int:
     """Return how many consumers catch up in time; 0 if that is not known."""
     if capacity_per_consumer <= 0:
         return 0
-    return math.ceil((max(arrival_rate, 0.0) + lag / _CATCH_UP_S) / capacity_per_consumer)
+    needed = (max(arrival_rate, 0.0) + lag / _CATCH_UP_S) / capacity_per_consumer
+    return math.ceil(min(needed, _MORE_THAN_ANYBODY_HAS))
 
 
 def _more(current: int, wanted: int, ceiling: int, behind: str) -> ConsumerDecision:

@@ -58,6 +58,10 @@ def test_there_are_never_more_consumers_than_partitions_or_than_allowed() -> Non
     assert consumers(20, partitions=4) == 4
 
 
+def test_a_capacity_next_to_nothing_asks_for_all_that_are_allowed() -> None:
+    assert consumers(2, lag=10**6, lag_ms=60_000, arrival_rate=1e6, capacity_per_consumer=5e-324) == 8
+
+
 def test_one_consumer_leaves_at_a_time_and_only_when_the_others_would_be_half_idle() -> None:
     assert consumers(5, arrival_rate=150, capacity_per_consumer=100) == 4
     assert consumers(5, arrival_rate=210, capacity_per_consumer=100) == 5
