@@ -72,7 +72,9 @@ def decide_partitions(current: int, *, records_per_s: float, config: Scalability
     if current >= config.max_partitions:
         return PartitionDecision(current, f"{carried}, but {config.max_partitions} is the most")
     needed = min(records_per_s * _HEADROOM / (target * threshold), config.max_partitions)
-    return PartitionDecision(min(max(current + 1, math.ceil(needed)), config.max_partitions), f"{carried}, more than {threshold:.0%}")
+    return PartitionDecision(
+        min(max(current + 1, math.ceil(needed)), config.max_partitions), f"{carried}, more than {threshold:.0%}"
+    )
 
 
 def decide_consumers(
