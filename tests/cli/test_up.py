@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dw_platform.cli import up
+from dw_platform.cli.dagster_home import dagster_environment, note_storage, storage_is_ready
 from dw_platform.cli.up import (
     AddressUnusableError,
     PortInUseError,
@@ -128,3 +129,13 @@ def test_the_gateway_starts_where_the_file_says_so_and_its_port_is_checked_first
     assert code == 2
     assert f"Port {port} on 127.0.0.1 is in use, so the gateway cannot start there" in err
     assert "set `gateway.port` in platform.yaml." in err
+
+
+def test_dagsters_storage_is_prepared_once_for_each_version(make_file: MakeFile) -> None:
+    with Platform.open(make_file(), environ={}) as platform:
+        assert not storage_is_ready(platform)
+        dagster_environment(platform)
+        note_storage(platform)
+        assert storage_is_ready(platform)
+        (platform.home / "dagster" / "dw-storage-version").write_text("0.1")
+        assert not storage_is_ready(platform), "after an upgrade its tables may have to change"
