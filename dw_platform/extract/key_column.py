@@ -9,7 +9,10 @@ Position = tuple[str | None, ...]
 """The key of a row: for each column of the order its text in the database's notation, None for NULL."""
 
 Quote = Callable[[str], str]
-"""Returns a name as an SQL identifier."""
+"""Returns a column's name as SQL, with its table in front.
+
+In ORDER BY a bare name means the output column of that name, which may be an expression that sorts differently.
+"""
 
 
 @dataclass(frozen=True, slots=True)
