@@ -6,14 +6,16 @@ found out from the log by the commit's own id, so an error here means that nothi
 
 import json
 import secrets
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
 from deltalake import CommitProperties, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 
 from dw_platform.foundation import PermanentError, PlatformError, TransientError
 from dw_platform.lake.commit_log import find_commit
@@ -86,10 +88,23 @@ class CommitNote:
 
     engine: Engine
     reason: str
+    details: Mapping[str, Any] | None = None
+    """What a source needs to go on after this commit, as JSON; read back by `commit_log.newest_details`."""
+
     commit_id: str = field(default_factory=lambda: secrets.token_hex(12))
 
     def to_json(self) -> str:
-        return json.dumps({"commit": self.commit_id, "engine": self.engine.value, "reason": self.reason})
+        told = {"commit": self.commit_id, "engine": self.engine.value, "reason": self.reason}
+        return json.dumps(told if self.details is None else {**told, "details": self.details})
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedFile:
+    """A file that the table has, as its log names it."""
+
+    path: str
+    size: int
+    rows: int | None
 
 
 def check_positions(
@@ -117,11 +132,13 @@ def commit_files(
     schema: pa.Schema,
     positions: Mapping[str, int],
     note: CommitNote,
+    removed: Sequence[LoggedFile] = (),
     forward_only: bool = True,
 ) -> int:
     """Commit `files` on top of `snapshot` and return the version; the caller holds the table's lock, shared.
 
-    Positions may go back only where whoever calls has removed the rows beyond them.
+    With `removed` it holds it alone, and knows that nothing was committed since the snapshot. Positions may go back
+    only where whoever calls has removed the rows beyond them.
     """
     if forward_only:
         check_positions(snapshot, positions)
@@ -132,7 +149,7 @@ def commit_files(
     )
     try:
         snapshot.delta.create_write_transaction(
-            [_add_action(file) for file in files],
+            [*map(_remove_action, removed), *map(_add_action, files)],
             mode,
             schema,
             partition_by=list(snapshot.partition_by),
@@ -159,6 +176,13 @@ def _add_action(file: DataFile) -> AddAction:
         modification_time=file.modified_ms,
         data_change=True,
         stats=file.statistics,
+    )
+
+
+def _remove_action(file: LoggedFile) -> RemoveAction:
+    now_ms = int(time.time() * 1000)
+    return RemoveAction(
+        path=file.path, data_change=True, deletion_timestamp=now_ms, size=file.size, partition_values={}
     )
 
 

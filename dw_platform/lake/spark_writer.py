@@ -145,12 +145,23 @@ def _append_over_connect(
 
 
 def overwrite_with_spark(
-    location: TableLocation, rows: DataFrame, *, partition_by: tuple[str, ...], replace_schema: bool, note: CommitNote
+    location: TableLocation,
+    rows: DataFrame,
+    *,
+    partition_by: tuple[str, ...],
+    replace_schema: bool,
+    note: CommitNote,
+    position: tuple[str, int] | None = None,
 ) -> None:
-    """Replace all rows, and the columns with their rules if `replace_schema`; the caller holds the lock exclusively."""
+    """Replace all rows, and the columns with their rules if `replace_schema`; the caller holds the lock exclusively.
+
+    Spark skips a position that the table has already without a word, so the caller makes sure that it is a new one.
+    """
     writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", str(replace_schema).lower())
     if partition_by:
         writer = writer.partitionBy(*partition_by)
+    if position:
+        writer = writer.option("txnAppId", position[0]).option("txnVersion", position[1])
     writer.option("userMetadata", note.to_json()).save(location.spark_uri)
 
 
@@ -223,17 +234,30 @@ def require_identifier(column: str, columns: Sequence[str]) -> str:
     return "`" + column.replace("`", "``") + "`"
 
 
+def sql_name(location: TableLocation) -> str:
+    """Return the table's name in Spark SQL."""
+    return f"delta.`{location.spark_uri.replace('`', '``')}`"
+
+
 def merge_statement(
-    table: str, source: str, columns: Sequence[str], quoted_keys: Sequence[str], delete_when: str | None
+    table: str,
+    source: str,
+    columns: Sequence[str],
+    quoted_keys: Sequence[str],
+    delete_when: str | None = None,
+    *,
+    update_when: str | None = None,
+    insert_when: str | None = None,
 ) -> str:
     """Return the SQL that updates matches and inserts the others; columns that the rows lack are left to Delta."""
     quoted = [require_identifier(column, columns) for column in columns]
     condition = " AND ".join(f"target.{key} <=> source.{key}" for key in quoted_keys)
     deletion = f" WHEN MATCHED AND ({delete_when}) THEN DELETE" if delete_when else ""
-    # Names are quoted above; the condition is the caller's own SQL.
+    newer, wanted = (f" AND ({when})" if when else "" for when in (update_when, insert_when))
+    # Names are quoted above; the conditions are the caller's own SQL.
     return (
         f"MERGE INTO {table} AS target USING {source} AS source ON {condition}{deletion}"  # noqa: S608
-        f" WHEN MATCHED THEN UPDATE SET {', '.join(f'target.{column} = source.{column}' for column in quoted)}"
-        f" WHEN NOT MATCHED THEN INSERT ({', '.join(quoted)})"
+        f" WHEN MATCHED{newer} THEN UPDATE SET {', '.join(f'target.{column} = source.{column}' for column in quoted)}"
+        f" WHEN NOT MATCHED{wanted} THEN INSERT ({', '.join(quoted)})"
         f" VALUES ({', '.join(f'source.{column}' for column in quoted)})"
     )

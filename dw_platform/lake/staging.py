@@ -12,6 +12,7 @@ A table that needs Spark's writer has no files before its commit: its rows are c
 by the commit. A source that cannot be read twice alike must not be used with such a table.
 """
 
+import concurrent.futures
 import contextlib
 import json
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -99,14 +100,15 @@ def stage(
     targets: Mapping[str, PreparedWrite],
     *,
     spark: Callable[[], SparkSession] | None,
+    threads: int = 1,
 ) -> Staging:
-    """Run the tasks and return what they wrote; without `spark` they run here, one after the other.
+    """Run the tasks and return what they wrote; without `spark` they run here, in so many threads.
 
     A PermanentError of a task arrives as itself and without a retry, a TransientError as itself after Spark's own
     retries, anything else as TaskFailedError. Whatever fails, no file of the job stays behind.
     """
     try:
-        outcomes = _run_here(tasks, targets) if spark is None else _run_in_spark(tasks, targets, spark())
+        outcomes = _run_here(tasks, targets, threads) if spark is None else _run_in_spark(tasks, targets, spark())
     except BaseException as error:
         for target in targets.values():
             _remove(target.job)
@@ -147,9 +149,12 @@ def _jobs(targets: Mapping[str, PreparedWrite]) -> dict[str, WriteJob | None]:
     }
 
 
-def _run_here(tasks: SplitTasks, targets: Mapping[str, PreparedWrite]) -> list[_Outcome]:
+def _run_here(tasks: SplitTasks, targets: Mapping[str, PreparedWrite], threads: int) -> list[_Outcome]:
     jobs = _jobs(targets)
-    return [_write(jobs, tasks.read(payload)) for payload in tasks.payloads]
+    if threads == 1:
+        return [_write(jobs, tasks.read(payload)) for payload in tasks.payloads]
+    with concurrent.futures.ThreadPoolExecutor(threads, "stage") as pool:
+        return list(pool.map(lambda payload: _write(jobs, tasks.read(payload)), tasks.payloads))
 
 
 def _run_in_spark(tasks: SplitTasks, targets: Mapping[str, PreparedWrite], session: SparkSession) -> list[_Outcome]:

@@ -29,7 +29,8 @@ from dw_platform.lake.commit import (
     commit_files,
 )
 from dw_platform.lake.commit_log import LoggedCommit, find_commit
-from dw_platform.lake.features import Engine, WriterChoice, filled_columns, opaque_columns, reserved_columns
+from dw_platform.lake.features import Engine, filled_columns, reserved_columns
+from dw_platform.lake.load import TableLoad
 from dw_platform.lake.location import TableLocation
 from dw_platform.lake.lock import TableBusyError, TableLock
 from dw_platform.lake.maintenance import maintain_table
@@ -37,6 +38,7 @@ from dw_platform.lake.nesting import refuse_nesting
 from dw_platform.lake.opening import StorageUnreachableError, TableMissingError
 from dw_platform.lake.parquet import DataFile, WriteJob, new_job_id, remove_job_files
 from dw_platform.lake.partitions import check_partitioning
+from dw_platform.lake.planning import new_job, overwrite_choice
 from dw_platform.lake.reports import CommitReport, HistoryEntry, MaintenanceReport
 from dw_platform.lake.rows import Rows, as_dataframe, rows_schema, write_files
 from dw_platform.lake.schema import (
@@ -59,10 +61,10 @@ from dw_platform.lake.spark_writer import (
     require_identifier,
     run_with_note,
     set_positions_with_spark,
+    sql_name,
     translated,
 )
 from dw_platform.lake.staging import PreparedWrite, StagedWrite
-from dw_platform.lake.statistics import indexed_columns
 
 Missing = Literal["refuse", "null"]
 
@@ -163,7 +165,7 @@ class LakeTable:
         """
         incoming = normal_schema(schema)
         base = self._evolved(self._name_features(self.snapshot()), incoming, missing)
-        return PreparedWrite(base, self._new_job(base, base.schema), incoming)
+        return PreparedWrite(base, new_job(base, base.schema), incoming)
 
     def commit_staged(self, staged: StagedWrite, *, positions: Mapping[str, int] | None = None) -> CommitReport:
         """Add the staged rows, and the source positions they end at, in one commit; as `append` does.
@@ -186,7 +188,7 @@ class LakeTable:
         incoming = rows_schema(rows)
         base = self._snapshot_or_create(incoming, partition_by or ())
         layout = base.partition_by if partition_by is None else tuple(partition_by)
-        choice = _overwrite_choice(base, incoming, layout)
+        choice = overwrite_choice(base, incoming, layout)
         kept = same_columns(base.schema, incoming) and layout == base.partition_by
         if not kept:
             check_names(self.name, incoming)
@@ -218,7 +220,7 @@ class LakeTable:
         view = f"dw_merge_{new_job_id()}"
         frame = as_dataframe(rows, spark)
         frame.createOrReplaceTempView(view)
-        statement = merge_statement(_sql_name(self.location), view, incoming.names, quoted, delete_when)
+        statement = merge_statement(sql_name(self.location), view, incoming.names, quoted, delete_when)
         try:
             return self._spark_statement(spark, base, statement, "rows are matched by Spark", started)
         finally:
@@ -228,7 +230,7 @@ class LakeTable:
         """Delete the rows that a SQL condition names."""
         started = time.monotonic()
         base = self.snapshot()
-        statement = f"DELETE FROM {_sql_name(self.location)} WHERE {predicate}"  # noqa: S608
+        statement = f"DELETE FROM {sql_name(self.location)} WHERE {predicate}"  # noqa: S608
         return self._spark_statement(self._spark.get(), base, statement, "rows are found by Spark", started)
 
     def rewind(self, predicate: str, positions: Mapping[str, int], *, snapshot: Snapshot) -> None:
@@ -239,7 +241,7 @@ class LakeTable:
         gone and the positions as they were, so the caller remembers what it began and calls again.
         """
         planned_from = {app_id: snapshot.position(app_id) for app_id in positions}
-        statement = f"DELETE FROM {_sql_name(self.location)} WHERE {predicate}"  # noqa: S608
+        statement = f"DELETE FROM {sql_name(self.location)} WHERE {predicate}"  # noqa: S608
         spark = self._spark.get()
         note = CommitNote(engine=Engine.SPARK, reason="rows are read again")
         with translated(self.name, positions), self._lock.exclusive():
@@ -248,6 +250,10 @@ class LakeTable:
             base = self.snapshot()
             check_unmoved(base, planned_from)
             self._set_positions(spark, base, positions)
+
+    def load(self, app_id: str) -> TableLoad:
+        """Return what brings rows in over a long time, in parts, and makes them visible at once."""
+        return TableLoad(self.name, self.location, app_id, lock=self._lock, spark=self._spark)
 
     def read(self, version: int | None = None) -> DataFrame:
         """Return the rows as a Spark DataFrame."""
@@ -300,7 +306,7 @@ class LakeTable:
             added = ", ".join(
                 f"`{column.name.replace('`', '``')}` {column.dataType.simpleString()}" for column in frame.schema
             )
-            statement = f"ALTER TABLE {_sql_name(self.location)} ADD COLUMNS ({added})"
+            statement = f"ALTER TABLE {sql_name(self.location)} ADD COLUMNS ({added})"
             self._spark_statement(spark, base, statement, "columns are added", time.monotonic())
         else:
             with self._lock.shared(), self._refused():
@@ -308,23 +314,12 @@ class LakeTable:
         return self._name_features(self.snapshot())
 
     def _write_files(self, rows: Rows, base: Snapshot, schema: pa.Schema) -> "_WrittenFiles":
-        job = self._new_job(base, schema)
+        job = new_job(base, schema)
         with self._removing_files_of(job, BaseException):
             try:
                 return _WrittenFiles(job, write_files(rows, job, self._spark.get))
             except OSError as error:
                 raise StorageUnreachableError(self.name, str(error).splitlines()[0]) from error
-
-    def _new_job(self, base: Snapshot, schema: pa.Schema) -> WriteJob:
-        in_files = pa.schema([field for field in schema if field.name not in base.partition_by])
-        opaque = opaque_columns(base.facts)
-        return WriteJob(
-            location=self.location,
-            job_id=new_job_id(),
-            schema=schema,
-            partition_by=base.partition_by,
-            indexed=frozenset(path for path in indexed_columns(in_files, base.configuration) if path[0] not in opaque),
-        )
 
     def _commit_arrow(
         self, base: Snapshot, written: "_WrittenFiles", *, mode: str, positions: Mapping[str, int], started: float
@@ -462,24 +457,8 @@ class LakeTable:
             raise CommitRefusedError(self.name, f"deltalake gave up: {error}") from error
 
 
-def _overwrite_choice(base: Snapshot, incoming: pa.Schema, partition_by: tuple[str, ...]) -> WriterChoice:
-    if base.writer.engine is Engine.SPARK:
-        return base.writer
-    if partition_by != base.partition_by:
-        return WriterChoice(Engine.SPARK, "the table's partitioning changes")
-    if opaque_columns(base.facts):
-        return WriterChoice(Engine.SPARK, "the table has variant columns")
-    if missing := [name for name in needed_features(incoming) if name not in base.facts.writer_features]:
-        return WriterChoice(Engine.SPARK, f"the new columns need {', '.join(missing)}")
-    return base.writer
-
-
 def _noted(reason: str) -> CommitProperties:
     return CommitProperties(custom_metadata={NOTE_KEY: CommitNote(engine=Engine.ARROW, reason=reason).to_json()})
-
-
-def _sql_name(location: TableLocation) -> str:
-    return f"delta.`{location.spark_uri.replace('`', '``')}`"
 
 
 def _history_entry(entry: Mapping[str, Any]) -> HistoryEntry:

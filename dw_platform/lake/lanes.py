@@ -1,0 +1,208 @@
+"""Run the lanes of a long read, in Spark tasks or in threads of this process, and hand out their parts as they finish.
+
+    for part in run_lanes(job, [(0, None), (1, 500_000)], read, workers=2, part_rows=200_000, spark=provider.get):
+        ...  # commit it
+
+Whatever fails, the parts that were finished before are handed out first, so that they can be committed; then the error
+is raised. Whoever stops early (closes the generator) ends the tasks as soon as they have finished their page.
+"""
+
+import concurrent.futures
+import contextlib
+import json
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from dw_platform.foundation import PermanentError
+from dw_platform.lake.opening import StorageUnreachableError
+from dw_platform.lake.parquet import WriteJob
+from dw_platform.lake.parts import LaneReader, Part, PartBoard, ReadPage, write_lanes
+from dw_platform.lake.task_errors import carried, packed, task_error, unpacked
+
+# How soon a finished part is noticed; a look is one listing of a small folder.
+_LOOK_EVERY_S = 0.1
+
+Lane = tuple[int, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What the tasks do: each takes a hand of lanes and reads them one after the other."""
+
+    job: WriteJob
+    hands: Sequence[Sequence[Lane]]
+    read: LaneReader
+    part_rows: int
+
+
+def run_lanes(
+    job: WriteJob,
+    lanes: Sequence[Lane],
+    read: LaneReader,
+    *,
+    workers: int,
+    part_rows: int,
+    spark: Callable[[], SparkSession] | None,
+) -> Iterator[Part]:
+    """Yield the parts of all lanes, each lane's in order; at most `workers` lanes are read at once."""
+    hands = [list(lanes[first::workers]) for first in range(min(workers, len(lanes)))]
+    if not hands:
+        return
+    board, chains = PartBoard(job.location, job.job_id), _Chains(dict(lanes))
+    work = _Work(job, hands, read, part_rows)
+    with _in_threads(work) if spark is None else _in_spark(work, spark()) as under_way:
+        while not (ended := under_way.wait(_LOOK_EVERY_S)):
+            yield from chains.take(board)
+        yield from chains.take(board)
+        if ended.error is not None:
+            raise _meaning(job, ended.error)
+
+
+def _meaning(job: WriteJob, error: BaseException) -> BaseException:
+    if isinstance(error, OSError):
+        return StorageUnreachableError(job.location.uri, str(error).splitlines()[0])
+    return error
+
+
+class _Chains:
+    """Which parts were taken, and where each lane's chain has come to."""
+
+    def __init__(self, starts: Mapping[int, Any]) -> None:
+        self._at = {lane: json.dumps(start) for lane, start in starts.items()}
+        self._seen = set[str]()
+        self._waiting = dict[str, Part]()
+
+    def take(self, board: PartBoard) -> Iterator[Part]:
+        """Yield the new parts that continue their chain."""
+        for name in board.names():
+            if name not in self._seen:
+                self._seen.add(name)
+                self._waiting[name] = board.read(name)
+        while following := [
+            name for name, part in self._waiting.items() if json.dumps(part.start) == self._at[part.lane]
+        ]:
+            # Another attempt at the same lane may have left a part with the same start; it stays behind.
+            part = self._waiting.pop(following[0])
+            self._at[part.lane] = json.dumps(part.end)
+            yield part
+
+    def _continues(self, name: str) -> bool:
+        part = self._waiting[name]
+        return json.dumps(part.start) == self._at[part.lane]
+
+
+class _Ended:
+    """That a run is over, and what it failed with."""
+
+    def __init__(self, error: BaseException | None) -> None:
+        self.error = error
+
+
+class _UnderWay:
+    """Work on a thread that can be waited for."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._done = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, args=(work,), name="lanes", daemon=True)
+        self._thread.start()
+
+    def wait(self, timeout_s: float) -> _Ended | None:
+        """Return the end, or None if it has not come yet."""
+        return _Ended(self._error) if self._done.wait(timeout_s) else None
+
+    def join(self) -> None:
+        self._thread.join()
+
+    def _run(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001  the driver raises it on its own thread
+            self._error = error
+        finally:
+            self._done.set()
+
+
+@contextlib.contextmanager
+def _in_threads(work: _Work) -> Iterator[_UnderWay]:
+    stop = threading.Event()
+
+    def until_stopped(lane: int, start: Any) -> Iterator[ReadPage]:
+        for page in work.read(lane, start):
+            if stop.is_set():
+                raise LanesStoppedError
+            yield page
+
+    def run() -> None:
+        with concurrent.futures.ThreadPoolExecutor(len(work.hands), "lane") as pool:
+            stoppable = replace(work, read=until_stopped)
+            running = [pool.submit(_write, stoppable, hand) for hand in range(len(work.hands))]
+            done, _ = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_EXCEPTION)
+            errors = [error for each in done if (error := each.exception()) is not None]
+            if errors:
+                stop.set()
+                raise errors[0]
+
+    under_way = _UnderWay(run)
+    try:
+        yield under_way
+    finally:
+        stop.set()
+        under_way.join()
+
+
+def _write(work: _Work, hand: int) -> None:
+    write_lanes(work.job, work.hands[hand], work.read, part_rows=work.part_rows)
+
+
+class LanesStoppedError(PermanentError):
+    """Whoever wanted the parts does not want more of them."""
+
+    def __init__(self) -> None:
+        super().__init__("The read was stopped; it goes on from its last committed part when it is started again.")
+
+
+@contextlib.contextmanager
+def _in_spark(work: _Work, session: SparkSession) -> Iterator[_UnderWay]:
+    tag = f"dw-lanes-{secrets.token_hex(6)}"
+    under_way = _UnderWay(lambda: _run_job(work, session, tag))
+    try:
+        yield under_way
+    finally:
+        if under_way.wait(0) is None:
+            with contextlib.suppress(PySparkException):
+                session.interruptTag(tag)
+        under_way.join()
+
+
+def _run_job(work: _Work, session: SparkSession, tag: str) -> None:
+    """One task for each hand; a permanent error travels as a value, for Spark would retry a raised one."""
+
+    def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in (value for batch in numbers for value in batch.column(0).to_pylist()):
+            error = None
+            with carried():
+                try:
+                    _write(work, number)
+                except PermanentError as refused:
+                    error = packed(refused)
+            yield pa.RecordBatch.from_arrays([pa.array([error], pa.string())], ["error"])
+
+    count = len(work.hands)
+    session.addTag(tag)
+    try:
+        told = session.range(0, count, 1, count).mapInArrow(run, "error string").collect()
+    except PySparkException as error:
+        raise task_error(str(error)) from error
+    finally:
+        session.removeTag(tag)
+    for row in told:
+        if row.error:
+            raise unpacked(row.error)
