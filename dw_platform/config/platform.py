@@ -105,6 +105,10 @@ class PlatformConfig(Section):
         """Return the stream of that name, if there is one."""
         return next((entry for entry in self.streams if entry.name == name), None)
 
+    def database(self, name: str) -> DatabaseSection | None:
+        """Return the database of that name, if there is one."""
+        return next((entry for entry in self.databases if entry.name == name), None)
+
     def broker_of(self, stream: StreamSection) -> BrokerSection:
         """Return the broker that keeps the stream's topic."""
         return stream.broker or self.broker

@@ -43,8 +43,31 @@ def _extracts(values: Mapping[str, Any]) -> Iterator[Problem]:
         if mode == "incremental" and "cursor" not in table:
             allowed = "a column that grows with every change, such as updated_at"
             yield Problem(place=(*place, "cursor"), message="is needed for incremental", allowed=allowed)
-        if mode == "full" and "cursor" in table:
-            yield Problem(place=(*place, "cursor"), message="does not belong to full", allowed="mode: incremental")
+        if mode == "full":
+            for key in ("cursor", "overlap", "reconcile"):
+                if key in table:
+                    yield Problem(place=(*place, key), message="does not belong to full", allowed="mode: incremental")
+        yield from _left_out(place, table)
+
+
+def _left_out(place: Place, table: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield the columns that are left out although something needs them."""
+    names = {key: _texts(table.get(key)) for key in ("key", "columns", "exclude", "types", "files")}
+    cursor = text_at(table.get("cursor"))
+    for key in ("columns", "key", "types", "files"):
+        for name in sorted(names[key] & names["exclude"]):
+            yield Problem(place=(*place, "exclude"), message=f"leaves out {name}, which {key} names", allowed="others")
+    if cursor in names["exclude"]:
+        yield Problem(place=(*place, "exclude"), message="leaves out the cursor", allowed="other columns")
+    needed = names["key"] | ({cursor} if cursor else set())
+    if missing := sorted(needed - names["columns"] if names["columns"] else ()):
+        allowed = "with the key and the cursor"
+        yield Problem(place=(*place, "columns"), message=f"leaves out {', '.join(missing)}", allowed=allowed)
+
+
+def _texts(value: Any) -> set[str]:
+    listed = value if isinstance(value, list | Mapping) else ()
+    return {text for each in listed if (text := text_at(each))}
 
 
 def _checks(values: Mapping[str, Any]) -> Iterator[Problem]:

@@ -15,6 +15,7 @@ from dw_platform.config.values import (
     DatabaseUrl,
     Duration,
     Name,
+    Overlap,
     Owner,
     Password,
     Positive,
@@ -264,8 +265,27 @@ class ExtractSection(Section):
     table: TableName
     """The table it fills, as schema.table."""
 
+    description: Text = ""
+    """What one row is; shown in Dagster."""
+
+    owners: tuple[Owner, ...] = ()
+    """Who answers questions about it: e-mail addresses, or teams as team:NAME."""
+
     key: tuple[Column, ...] = ()
     """Columns that identify a row, for paging and merging; the primary key when not set."""
+
+    columns: tuple[Column, ...] = ()
+    """The columns to copy; all when not set."""
+
+    exclude: tuple[Column, ...] = ()
+    """Columns to leave out."""
+
+    types: dict[Column, ColumnType] = Field(default_factory=dict)
+    """Other types than those that the columns would get, such as amount: string; string is the database's own text."""
+
+    files: dict[Column, Size] = Field(default_factory=dict)
+    """Columns whose values go to files beside the table when they are larger than this, such as photo: 1MiB; the
+    column photo_file then names the file."""
 
     mode: Literal["full", "incremental"] = "full"
     """`full` copies everything each time, `incremental` what `cursor` says is newer."""
@@ -273,11 +293,24 @@ class ExtractSection(Section):
     cursor: Column | None = None
     """For `incremental`: a column that grows with every change, such as updated_at."""
 
+    overlap: Overlap = timedelta(minutes=10)
+    """For `incremental`: how far before the last cursor each run begins again, for transactions that commit late: a
+    duration for times, a number such as 10000 for numbers."""
+
     page_size: Positive = 50_000
-    """Rows fetched at once; a page is also what a broken extract repeats."""
+    """Rows fetched at once at most; fewer where rows are wide."""
+
+    commit_rows: Positive = 400_000
+    """Rows after which the position is committed; a broken extract repeats at most so many."""
 
     schedule: Cron | None = None
     """When to extract, in UTC; only on demand when not set."""
+
+    reconcile: Cron | None = None
+    """For `incremental`: when to look for rows that were deleted in the database, in UTC."""
+
+    freshness: Duration | None = None
+    """Age of the table's newest commit at which Dagster shows it as stale; never when not set."""
 
 
 class DatabaseSection(Section):
@@ -288,6 +321,15 @@ class DatabaseSection(Section):
 
     url: DatabaseUrl
     """SQLAlchemy's address; write its password as ${NAME}."""
+
+    max_connections: Positive = 4
+    """Most connections that one extract has open at once; fewer when the database has fewer free."""
+
+    connect_timeout: Duration = timedelta(seconds=5)
+    """How long a connection may take."""
+
+    statement_timeout: Duration = timedelta(minutes=5)
+    """How long one page may take."""
 
     chunk_size: Size = 64 * 1024
     """Piece in which a large value is read."""

@@ -97,6 +97,19 @@ def duration(low: timedelta = timedelta(microseconds=1), high: timedelta = timed
     return Written(read, {"type": "string", "pattern": pattern, "examples": ["15s", "1h30m", "90d"]}, format_duration)
 
 
+def _overlap() -> Written:
+    """Describe how far something begins before it left off: a duration for times, a whole number for numbers."""
+    times, numbers = duration(), whole(0)
+
+    def read(value: Any, folder: Path) -> timedelta | int:
+        if isinstance(value, str) and not value.isdigit():
+            return timedelta(0) if value == "0s" else timedelta(seconds=times.read(value, folder).total_seconds())
+        return int(numbers.read(value, folder))
+
+    schema = {"anyOf": [times.schema, numbers.schema], "examples": ["10m", 10_000]}
+    return Written(read, schema, lambda value: format_duration(value) if isinstance(value, timedelta) else value)
+
+
 def _schedule(value: Any, _: Path) -> str:
     problem = cron.cron_problem(value) if isinstance(value, str) else "is not a schedule"
     if problem:
@@ -197,6 +210,7 @@ Share = Annotated[float, share()]
 ShareOrZero = Annotated[float, share(zero=True)]
 Size = Annotated[int, size()]
 Duration = Annotated[timedelta, duration()]
+Overlap = Annotated[timedelta | int, _overlap()]
 Cron = Annotated[
     str,
     Written(

@@ -56,6 +56,7 @@ def test_every_table_has_one_producer(parse: Parse) -> None:
         "shop.daily": Producer(table="shop.daily", kind="sql", path="lake.tables[1]"),
         "web.clicks": Producer(table="web.clicks", kind="stream", path="streams[0]"),
         "crm.customers": Producer(table="crm.customers", kind="extract", path="databases[0].tables[0]"),
+        "crm.invoices": Producer(table="crm.invoices", kind="extract", path="databases[0].tables[1]"),
     }
 
 

@@ -153,6 +153,27 @@ ORDERS = "{name: shop.orders, generate: {kind: orders}}"
             "does not belong to full",
         ),
         (
+            "databases: [{name: a, url: 'sqlite:///x', tables: [{source: t, table: b.c, reconcile: '@daily'}]}]",
+            "databases[0].tables[0].reconcile",
+            "does not belong to full",
+        ),
+        (
+            "databases: [{name: a, url: 'sqlite:///x', tables: [{source: t, table: b.c, key: [k], exclude: [k]}]}]",
+            "databases[0].tables[0].exclude",
+            "leaves out k, which key names",
+        ),
+        (
+            "databases: [{name: a, url: 'sqlite:///x', tables: [{source: t, table: b.c, key: [k], columns: [v]}]}]",
+            "databases[0].tables[0].columns",
+            "leaves out k; allowed: with the key and the cursor",
+        ),
+        (
+            "databases: [{name: a, url: 'sqlite:///x', tables: [{source: t, table: b.c, mode: incremental, cursor: c, "
+            "overlap: soon}]}]",
+            "databases[0].tables[0].overlap",
+            "does not fit; allowed: a duration with its unit",
+        ),
+        (
             "backups: {policies: [{name: a, tables: [x.y]}]}",
             "backups.policies[0].tables[0]",
             "is not produced by anything",
