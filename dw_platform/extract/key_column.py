@@ -50,7 +50,7 @@ class KeyColumn:
     @property
     def is_null(self) -> str:
         """The condition for NULL."""
-        return f"{self.sql} IS NULL"
+        return self.notation.equals(self.sql, None)
 
     @property
     def is_not_null(self) -> str:
@@ -71,7 +71,7 @@ class KeyColumn:
 
     def equal(self, value: str | None) -> str:
         """Return the condition for being `value`."""
-        return self.is_null if value is None else self._compared("=", value)
+        return self.notation.equals(self.sql, value)
 
     def sort_item(self, *, mixed: bool) -> str:
         """Return the item of ORDER BY; unless NULLs are `mixed` with other values, nothing is said about them."""

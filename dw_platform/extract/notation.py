@@ -41,6 +41,12 @@ class Notation(Protocol):
     def literal(self, text: str) -> str:
         """Return SQL that equals the value with this text; raise InvalidPositionError for what is none."""
 
+    def equals(self, column: str, text: str | None) -> str:
+        """Return the condition for `column` to be the value with this text, in the form that lets an index go on.
+
+        What follows it in a statement is the next column's range, and the index shall serve both.
+        """
+
     def nulls_come_first(self, *, descending: bool) -> bool:
         """Return where the database puts NULL if nobody says it."""
 

@@ -66,6 +66,14 @@ class MysqlNotation:
             raise InvalidPositionError(self.kind, "it does not begin with the family of a literal")
         return _WRITTEN[family].format(body)
 
+    def equals(self, column: str, text: str | None) -> str:
+        # With = or a bare IS NULL its optimizer prefers to walk all rows of that value (access type `ref`) and tests
+        # the next column on each. As ranges they join the next column's into one (access type `range`).
+        if text is None:
+            return f"({column} IS NULL OR {column} < NULL)"
+        value = self.literal(text)
+        return f"{column} >= {value} AND {column} <= {value}"
+
     def nulls_come_first(self, *, descending: bool) -> bool:
         return not descending
 

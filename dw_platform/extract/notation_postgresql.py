@@ -44,6 +44,9 @@ class PostgresqlNotation:
         # The E makes the backslash mean the same whatever standard_conforming_strings says.
         return "E'" + quoted.replace("\\", "\\\\") + "'" if "\\" in text else f"'{quoted}'"
 
+    def equals(self, column: str, text: str | None) -> str:
+        return f"{column} IS NULL" if text is None else f"{column} = {self.literal(text)}"
+
     def nulls_come_first(self, *, descending: bool) -> bool:
         return descending
 

@@ -68,6 +68,10 @@ class SqliteNotation:
             raise InvalidPositionError(self.kind, "its digits are no number") from error
         raise InvalidPositionError(self.kind, "it does not begin with a storage class")
 
+    def equals(self, column: str, text: str | None) -> str:
+        # Its statistics count NULL as one value among the others, so it would rather scan than look for few of them.
+        return f"unlikely({column} IS NULL)" if text is None else f"{column} = {self.literal(text)}"
+
     def nulls_come_first(self, *, descending: bool) -> bool:
         return not descending
 
