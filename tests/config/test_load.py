@@ -171,7 +171,7 @@ ORDERS = "{name: shop.orders, generate: {kind: orders}}"
             "databases: [{name: a, url: 'sqlite:///x', tables: [{source: t, table: b.c, mode: incremental, cursor: c, "
             "overlap: soon}]}]",
             "databases[0].tables[0].overlap",
-            "does not fit; allowed: a duration with its unit",
+            "cannot be soon; allowed: a duration with its unit",
         ),
         (
             "backups: {policies: [{name: a, tables: [x.y]}]}",
