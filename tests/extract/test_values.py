@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 
+from dw_platform.extract import values_sqlite
 from dw_platform.extract.buffer import StreamClosedError
 from dw_platform.extract.description import SourceTable, describe_table, quote_name
 from dw_platform.extract.errors import DatabaseUnavailableError, SourceChangedError, UnknownSourceColumnError
 from dw_platform.extract.source import open_engine
+from dw_platform.extract.spot import find_spot
 from dw_platform.extract.values import NoValueError, RowGoneError, ValueReader, copy_value, stream_value
 from dw_platform.foundation import InvalidValueError
 from tests.extract.conftest import Sandbox
@@ -242,6 +244,17 @@ def test_sqlite_views_and_computed_columns_are_read_all_the_same(sqlite_box: San
         assert value_of(sqlite_box, table, {"id": 1}, "twice").decode() == "grüßegrüße"
 
 
+def test_a_sqlite_row_that_is_written_through_the_same_connection_is_noticed(sqlite_box: Sandbox) -> None:
+    sqlite_box.run("CREATE TABLE t (id INTEGER PRIMARY KEY, body BLOB)", "INSERT INTO t VALUES (1, zeroblob(1000))")
+    spot = find_spot(described(sqlite_box, "t"), {"id": 1}, "body", slice_bytes=100)
+    with closing(sqlite3.connect(sqlite_box.source.file)) as connection:
+        pieces = values_sqlite.slices(connection, spot)
+        assert next(pieces) == bytes(100)
+        connection.execute("UPDATE t SET body = zeroblob(2000)")
+        with pytest.raises(SourceChangedError):
+            next(pieces)
+
+
 def test_text_of_a_utf16_file_comes_as_utf8(tmp_path: Path, sqlite_box: Sandbox) -> None:
     file, words = tmp_path / "wide.db", "grüße € 😀" * 200_000
     with closing(sqlite3.connect(file)) as connection:
@@ -256,9 +269,11 @@ def test_text_of_a_utf16_file_comes_as_utf8(tmp_path: Path, sqlite_box: Sandbox)
 # Memory
 
 MEASURE = """
-import resource, sys, time
+import sys, time
+from pathlib import Path
 from dw_platform.extract.description import describe_table
 from dw_platform.extract.source import DatabaseSource, open_engine
+from dw_platform.extract.spot import find_spot
 from dw_platform.extract.values import stream_value
 
 source = DatabaseSource(name="shop", url=sys.argv[1])
@@ -274,7 +289,9 @@ def read(key):
     return size + sum(map(len, stream)), stream.peak_bytes
 
 def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    # Not getrusage: what it says is at least what the process was that started this one.
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 read(0)
 before = peak()
@@ -309,4 +326,4 @@ def test_a_value_of_128_mib_takes_no_more_memory_than_the_buffer(kind: str, requ
     size, buffered, growth = measured(box)
     assert size == 128 * 1024**2
     assert buffered == 64 * 1024**2
-    assert growth < 80 * 1024**2
+    assert 64 * 1024**2 < growth < 80 * 1024**2
