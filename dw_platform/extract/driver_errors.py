@@ -57,7 +57,7 @@ _SQLITE_CHANGED = re.compile(r"no such (table|column)|database schema has change
 # ADBC's own status: I/O, cancelled, timeout, unauthenticated, unauthorised.
 _ADBC_WAIT = {10, 11, 12}
 _ADBC_ACCESS = {13, 14}
-_STATEMENT = re.compile(r"\s*(\bQuery was: |\bquery: |\nLINE \d+: ).*", re.DOTALL)
+_STATEMENT = re.compile(r"\s*\n(Query was: |query: |LINE \d+: ).*", re.DOTALL)
 _PREFIX = re.compile(r"^[A-Z_]+: |\[libpq\] |\[SQLite\] |^\(\d+, |\bERROR: +|\bFATAL: +")
 _LONGEST = 500
 
