@@ -20,6 +20,7 @@ from dw_platform.cli import (
     demo,
     doctor,
     gateway,
+    health,
     ingest,
     init,
     keys,
@@ -71,6 +72,7 @@ app.command("demo", short_help="Build and check every table through Dagster.")(d
 app.command("up", short_help="Start the Dagster UI and daemon until Ctrl-C.")(up.up)
 app.command("status", short_help="Show tables and checks at a glance.")(status.status)
 app.command("doctor", short_help="Say what works on this machine.")(doctor.doctor)
+app.command("health", short_help="Ask every database whether it answers.")(health.health)
 app.add_typer(config.app, name="config", short_help="Check platform.yaml; print its schema.")
 app.add_typer(tables.app, name="tables", short_help="Look at tables, build one, keep them small.")
 app.command("quality", short_help="Run the checks of a table now.")(quality.quality)

@@ -8,12 +8,12 @@ from pathlib import Path
 from dw_platform.cli.examine_streams import examine_streams
 from dw_platform.cli.findings import Finding, Health, dialled, tried
 from dw_platform.cli.up import PortInUseError, require_free_port
-from dw_platform.config import DatabaseSection
 from dw_platform.foundation import PlatformError, format_bytes
 from dw_platform.lake.jars import DELTA_JARS, S3_JARS, jars_present
 from dw_platform.lake.java import find_java
 from dw_platform.lake.location import TableLocation
 from dw_platform.pipelines import Platform
+from dw_platform.pipelines.health import ask_databases
 
 # A Spark job spills about as much as it shuffles; below this, the first full disk is near.
 _LOW_DISK_BYTES = 2 * 1024**3
@@ -28,7 +28,7 @@ def examine(platform: Platform) -> Iterator[Finding]:
     yield _lake(platform)
     yield tried("store", lambda: _store(platform))
     yield from examine_streams(platform)
-    yield from map(_database, platform.config.databases)
+    yield from _databases(platform)
     yield _ui_port(platform)
 
 
@@ -72,14 +72,11 @@ def _store(platform: Platform) -> str:
     return str(platform.config.store.address(platform.home))
 
 
-def _database(database: DatabaseSection) -> Finding:
-    part, url = f"database {database.name}", database.url.get_secret_value()
-    if not url.startswith("sqlite"):
-        return dialled(part, url, str(database.url))
-    path = Path(url.partition(":///")[2].partition("?")[0])
-    if path.exists():
-        return Finding(part, Health.OK, str(path))
-    return Finding(part, Health.FAILED, f"{path} does not exist; correct its `url` in platform.yaml")
+def _databases(platform: Platform) -> Iterator[Finding]:
+    addresses = {database.name: database.url for database in platform.config.databases}
+    for result in ask_databases(platform):
+        health = Health.OK if result.healthy else Health.FAILED
+        yield Finding(f"database {result.database}", health, f"{addresses[result.database]} {result.told}")
 
 
 def _ui_port(platform: Platform) -> Finding:

@@ -12,11 +12,6 @@ _DIAL_LIMIT_S = 3.0
 _PORTS = {
     "http": 80,
     "https": 443,
-    "postgresql": 5432,
-    "mysql": 3306,
-    "mariadb": 3306,
-    "mssql": 1433,
-    "oracle": 1521,
     "kafka": 9092,
     "pulsar": 6650,
     "nats": 4222,

@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlalchemy import Engine, event
 
-from dw_platform.extract.errors import DatabaseUnavailableError
+from dw_platform.extract.errors import DatabaseAccessError, DatabaseUnavailableError
 from dw_platform.extract.line import Line
 from dw_platform.extract.source import DatabaseSource, open_engine, translated
 from dw_platform.foundation import PlatformError
@@ -50,7 +50,21 @@ class HealthResult:
     @property
     def why(self) -> str:
         """The cause of the failure in a few words; empty if there is none."""
-        return "" if self.error is None else str(getattr(self.error, "cause", self.error))
+        told = "" if self.error is None else str(getattr(self.error, "cause", self.error))
+        return told.partition(" Is the server running")[0].rstrip(".")  # libpq's guess, longer than what it knows
+
+    @property
+    def told(self) -> str:
+        """One sentence for people, with what to do."""
+        match self.error:
+            case None:
+                return f"answers in {self.latency_s * 1000:.0f} ms"
+            case DatabaseUnavailableError():
+                return f"does not answer: {self.why}; check the server, the network and its `url` in platform.yaml"
+            case DatabaseAccessError():
+                return f"refuses access: {self.why}; check user, password and database name of its `url`"
+            case error:
+                return f"cannot be asked: {error}"
 
 
 def check_sources(sources: Sequence[DatabaseSource], timeout_s: float = CHECK_LIMIT_S) -> list[HealthResult]:

@@ -111,13 +111,13 @@ def decide_skip(record: HealthRecord | None, now: datetime, policy: HealthPolicy
     if record.healthy:
         return SkipDecision(skip=False, reason="it answered the last time")
     times = "once" if record.failures == 1 else f"{record.failures} times in a row"
+    told = f"it failed {times} ({record.error})"
     if record.retry_at is None:
-        return SkipDecision(skip=False, reason=f"it failed {times}; it is left alone from {policy.skip_after} on")
+        return SkipDecision(skip=False, reason=f"{told}; from {policy.skip_after} on it is left alone")
     if now >= record.retry_at:
-        return SkipDecision(skip=False, reason=f"it failed {times}, and its pause is over")
+        return SkipDecision(skip=False, reason=f"{told}; its pause is over")
     left = format_duration(timedelta(seconds=max(1, round((record.retry_at - now).total_seconds()))))
-    reason = f"it failed {times} ({record.error}); it is tried again in {left}"
-    return SkipDecision(skip=True, reason=reason, try_again_at=record.retry_at)
+    return SkipDecision(skip=True, reason=f"{told}; it is tried again in {left}", try_again_at=record.retry_at)
 
 
 def is_due_to_tell(record: HealthRecord, now: datetime, policy: HealthPolicy) -> bool:

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import socket
+import sqlite3
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -59,13 +60,15 @@ def test_an_existing_table_called_probe_is_left_alone(dw: Dw, make_file: MakeFil
     assert kept.is_dir()
 
 
-def test_databases_and_brokers_are_dialled(dw: Dw, make_file: MakeFile) -> None:
+def test_databases_are_asked_as_their_clients_would(dw: Dw, make_file: MakeFile, tmp_path: Path) -> None:
+    sqlite3.connect(tmp_path / "shop.db").close()
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         make_file(
             f"""
 databases:
-  - {{name: there, url: "mysql://user:sekret-word@127.0.0.1:{port}/x"}}
+  - {{name: there, url: "sqlite:///{tmp_path}/shop.db"}}
+  - {{name: silent, url: "mysql://user:sekret-word@127.0.0.1:{port}/x"}}
   - {{name: away, url: "postgresql://user:sekret-word@127.0.0.1:1/x"}}
   - {{name: odd, url: "postgresql://user:sek/ret-word@127.0.0.1:1/x"}}
   - {{name: file, url: "sqlite:////nowhere/at/all.db"}}
@@ -75,9 +78,12 @@ databases:
     found = _findings(out)
     assert code == 1
     assert found["database there"]["health"] == "ok"
-    assert "does not answer: Connection refused" in found["database away"]["finding"]
-    assert "write special characters in it as %XX" in found["database odd"]["finding"]
-    assert found["database file"]["finding"].startswith("/nowhere/at/all.db does not exist")
+    assert "shop.db answers in" in found["database there"]["finding"]
+    assert "does not answer" in found["database silent"]["finding"]
+    assert "Connection refused; check the server" in found["database away"]["finding"]
+    assert found["database odd"]["health"] == "failed"
+    assert "there is no file /nowhere/at/all.db" in found["database file"]["finding"]
+    assert not (tmp_path / "home" / "lake" / "ops").exists(), "a look is not counted"
     assert "ret-word" not in out + err
 
 
