@@ -174,6 +174,19 @@ def store_address(value: Any, folder: Path) -> SecretUrl:
     raise refusal("memory://, file://FOLDER, sqlite:///FILE or postgresql://USER:PASSWORD@HOST:PORT/DATABASE")
 
 
+_DATABASE = re.compile(r"[a-z][a-z0-9]*(\+[a-z0-9]+)?://.", re.ASCII)
+
+
+def _database_address(value: Any, folder: Path) -> SecretUrl:
+    """Return SQLAlchemy's address of a database, with a relative file of SQLite resolved against `folder`."""
+    if not isinstance(value, str) or not _DATABASE.match(value):
+        raise refusal("an SQLAlchemy address such as postgresql://USER:PASSWORD@HOST/NAME")
+    kind, _, rest = value.partition(":///")
+    if kind.partition("+")[0] == "sqlite" and rest and not rest.startswith("/"):
+        return SecretUrl(f"{kind}:///{_folder(rest, folder)}")
+    return SecretUrl(str(value))
+
+
 _IDENTIFIER = r"[a-z_][a-z0-9_]{0,127}"
 _TYPES = "string, boolean, int, bigint, float, double, date, timestamp, binary"
 
@@ -227,10 +240,7 @@ File = Annotated[Path, Written(_file, {"type": "string"}, str)]
 Location = Annotated[str, Written(_location, {"type": "string"})]
 Password = Annotated[SecretText, Written(_secret, {"type": "string"}, str)]
 StoreUrl = Annotated[SecretUrl, Written(store_address, {"type": "string"}, str)]
-DatabaseUrl = Annotated[
-    SecretUrl,
-    _address(r"[a-z][a-z0-9]*(\+[a-z0-9]+)?://.", "an SQLAlchemy address such as postgresql://USER:PASSWORD@HOST/NAME"),
-]
+DatabaseUrl = Annotated[SecretUrl, Written(_database_address, {"type": "string"}, str)]
 ConnectUrl = Annotated[SecretUrl, _address(r"sc://.", "a Spark Connect address such as sc://HOST:15002")]
 HttpUrl = Annotated[SecretUrl, _address(r"https?://[^\s/]", "an address such as http://127.0.0.1:9000")]
 BrokerAddress = Annotated[SecretUrl, _address(r"\S+$", "HOST:PORT, several of them with commas, or the broker's URL")]

@@ -8,8 +8,10 @@ its positions, plans, and commits with that same snapshot; whoever came second g
 import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import QueryBuilder
 from deltalake.exceptions import DeltaError
 
@@ -88,6 +90,11 @@ class Snapshot:
     @cached_property
     def file_count(self) -> int:
         return len(self.delta.file_uris())
+
+    def highest(self, column: str) -> Any:
+        """Return the highest value of a column, by reading it; None if there is none."""
+        values = self.read_arrow([column])[column]
+        return pc.max(values).as_py() if len(values) else None
 
     def read_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the rows in this process, for small tables such as the platform's own records; no JVM."""
