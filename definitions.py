@@ -19,7 +19,7 @@ from assets import (
 )
 from dw_platform.config import PlatformConfig, load_config
 from resources import LakeSparkResource, PlatformResource
-from sensors import automation_sensor, stream_sensors
+from sensors import automation_sensor, database_sensors, stream_sensors
 
 
 def build_definitions(config: PlatformConfig) -> dg.Definitions:
@@ -30,7 +30,7 @@ def build_definitions(config: PlatformConfig) -> dg.Definitions:
         asset_checks=table_checks(config),
         jobs=platform_jobs(),
         schedules=platform_schedules(config),
-        sensors=[automation_sensor(), *stream_sensors(config)],
+        sensors=[automation_sensor(), *stream_sensors(config), *database_sensors(config)],
         resources={"platform": platform, "pyspark": LakeSparkResource(platform=platform)},
         # One process a run: the default executor would start a JVM for every step.
         executor=dg.in_process_executor,
