@@ -61,12 +61,20 @@ class TableQuery:
 
     def branches(self, after: Position | None, upto: Position | None) -> list[keyset.Branch]:
         """Return the statements for the rows after one position up to another."""
-        return keyset.branches(self.order, after, upto, notation=self.notation, quote=self.table.quote)
+        return keyset.branches(self.order, after, upto, notation=self.notation, quote=self.qualified)
+
+    def qualified(self, name: str) -> str:
+        """Return a column's name with its table in front.
+
+        In ORDER BY a bare name means the output column of that name, and a cursor that is both a column and, as text,
+        part of the position would be two of them.
+        """
+        return f"{self.table.quoted()}.{self.table.quote(name)}"
 
     def tail(self, where: str, order_by: str, *, sample: str = "") -> str:
         """Return the part of a statement behind its select list, with this query's own filter."""
         numbers = number_columns(self.table)
-        own = conditions_sql(self.where, notation=self.notation, quote=self.table.quote, numbers=numbers)
+        own = conditions_sql(self.where, notation=self.notation, quote=self.qualified, numbers=numbers)
         condition = " AND ".join(part for part in (own, where) if part)
         parts = [f"FROM {self.table.quoted()}", sample]
         parts += [f"WHERE {condition}" if condition else "", f"ORDER BY {order_by}" if order_by else ""]
