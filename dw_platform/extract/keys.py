@@ -24,7 +24,7 @@ def choose_key(table: SourceTable, wanted: Sequence[str] = ()) -> UniqueKey:
         return _wanted(table, tuple(wanted))
     refused = []
     for key in table.keys:
-        if why := _why_refused(table, key.columns):
+        if why := why_refused(table, key.columns):
             refused.append(why)
         # A primary key that allows NULL is SQLite's; the reading checks it, and finds none in practice.
         elif key.primary or not key.nullable:
@@ -36,7 +36,7 @@ def _wanted(table: SourceTable, wanted: tuple[str, ...]) -> UniqueKey:
     columns = [table.column(name) for name in wanted]
     if len(set(wanted)) < len(wanted):
         raise NoKeyError(table.source, str(table), f"the key ({', '.join(wanted)}) names a column twice")
-    if why := _why_refused(table, wanted):
+    if why := why_refused(table, wanted):
         raise NoKeyError(table.source, str(table), why)
     for key in table.keys:
         # In the order of the index, which then serves the pages.
@@ -58,7 +58,8 @@ def _may_be_null(columns: Sequence[SourceColumn]) -> bool:
     return any(column.nullable for column in columns)
 
 
-def _why_refused(table: SourceTable, names: Sequence[str]) -> str:
+def why_refused(table: SourceTable, names: Sequence[str]) -> str:
+    """Return why one of these columns cannot carry a position, or nothing."""
     if table.kind != "mysql":
         return ""
     for name in names:

@@ -1,6 +1,7 @@
 """Continuation tokens: where a sequence of pages goes on, in a form that a client can keep but not make.
 
     version 1 | key id 8 | JSON | HMAC-SHA-256 32        written as base64url without padding
+    JSON: [issued, expires, five digests of 12 characters, position, upper bound, offset, total, is an estimate]
 
 The signature covers all that stands before it and is checked before anything is parsed. A token belongs to one
 request: source, table, filter and order are bound to it one by one, so that a refusal can name what differs, and so
@@ -14,7 +15,7 @@ import binascii
 import hashlib
 import json
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -34,6 +35,7 @@ VERSION = 1
 MAX_TOKEN_CHARACTERS = 64 * 1024
 _ALPHABET = re.compile(r"[A-Za-z0-9_-]+")
 _HEAD = 1 + KEY_ID_BYTES
+_DIGEST = 12
 
 
 class TokenTooLargeError(TokenError):
@@ -63,6 +65,11 @@ class TokenBinding:
         parts = {"source": source, "table": table, "filter": filter, "order": order, "schema": schema}
         return cls(**{name: _digest(name, part) for name, part in parts.items()})
 
+    @classmethod
+    def split(cls, digests: str) -> "TokenBinding":
+        """Return the binding whose digests stand one after the other."""
+        return cls(*(digests[at : at + _DIGEST] for at in range(0, len(digests), _DIGEST)))
+
 
 @dataclass(frozen=True, slots=True)
 class ContinuationToken:
@@ -85,15 +92,9 @@ class ContinuationToken:
 def encode_token(token: ContinuationToken, keyring: TokenKeyring) -> str:
     """Return the token as text, signed by the newest key and valid for the keyring's time."""
     key, now = keyring.newest(), keyring.now()
-    said = {
-        "issued": int(now.timestamp()),
-        "expires": int((now + keyring.ttl).timestamp()),
-        "binding": asdict(token.binding),
-        "position": token.position,
-        "upto": token.upto,
-        "offset": token.offset,
-        "total": [token.total_count, token.total_is_estimate],
-    }
+    times = int(now.timestamp()), int((now + keyring.ttl).timestamp())
+    binding, *rest = astuple(token)
+    said = [*times, "".join(binding), *rest]
     message = bytes([VERSION]) + key.id + json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode()
     text = _written(message + key.sign(message))
     if len(text) > MAX_TOKEN_CHARACTERS:
@@ -112,18 +113,10 @@ def decode_token(text: str, keyring: TokenKeyring) -> ContinuationToken:
     key = keyring.find(message[1:_HEAD])
     if key is None or not key.signed(message, signature):
         raise TokenForgedError
-    said = json.loads(message[_HEAD:])
-    if said["expires"] <= keyring.now().timestamp():
-        raise TokenExpiredError(f"{datetime.fromtimestamp(said['expires'], UTC):%Y-%m-%d %H:%M:%S} UTC")
-    count, estimate = said["total"]
-    return ContinuationToken(
-        binding=TokenBinding(**said["binding"]),
-        position=_position(said["position"]),
-        upto=_position(said["upto"]),
-        offset=said["offset"],
-        total_count=count,
-        total_is_estimate=estimate,
-    )
+    _, expires, digests, position, upto, *rest = json.loads(message[_HEAD:])
+    if expires <= keyring.now().timestamp():
+        raise TokenExpiredError(f"{datetime.fromtimestamp(expires, UTC):%Y-%m-%d %H:%M:%S} UTC")
+    return ContinuationToken(TokenBinding.split(digests), _position(position), _position(upto), *rest)
 
 
 def require_binding(token: ContinuationToken, expected: TokenBinding, *, source: str, table: str) -> None:
@@ -137,8 +130,9 @@ def require_binding(token: ContinuationToken, expected: TokenBinding, *, source:
 
 
 def _digest(name: str, part: Any) -> str:
-    # 64 bits: two requests of one client must not meet by chance, and forging is the signature's business.
-    return hashlib.sha256(f"{name}\0{part!r}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    # 72 bits: two requests of one client must not meet by chance, and forging is the signature's business.
+    digest = hashlib.sha256(f"{name}\0{part!r}".encode("utf-8", "surrogatepass")).digest()
+    return base64.urlsafe_b64encode(digest).decode()[:_DIGEST]
 
 
 def _position(listed: list[str | None] | None) -> Position | None:
