@@ -8,6 +8,7 @@ import contextlib
 import os
 import socket
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -34,6 +35,20 @@ class Line:
         with self._lock:
             self._cut = True
             self._shut()
+
+    @contextlib.contextmanager
+    def limited(self, seconds: float) -> Iterator[None]:
+        """Cut the line if the block takes longer; without a socket nothing happens."""
+        if self._socket is None:
+            yield
+            return
+        timer = threading.Timer(seconds, self.cut)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def release(self) -> None:
         """Let go of it; the connection itself is its owner's."""

@@ -8,13 +8,14 @@ empty value does not; a row that is not there raises RowGoneError. Both come wit
 """
 
 import contextlib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from dw_platform.extract import values_mysql, values_postgresql, values_sqlite
 from dw_platform.extract.buffer import BoundedBufferStream
 from dw_platform.extract.description import SourceTable
+from dw_platform.extract.line import Line
 from dw_platform.extract.source import DatabaseSource, open_engine, translated
 from dw_platform.extract.spot import Key, NoValueError, RowGoneError, Spot, find_spot
 from dw_platform.foundation import PlatformError
@@ -23,6 +24,8 @@ __all__ = ["NoValueError", "RowGoneError", "ValueReader", "copy_value", "stream_
 
 # 16 chunks: the round trip to the server then costs little, and so does what is held of it.
 _SLICE_BYTES = 1024 * 1024
+# The server's own timeout should speak first: it says what it was.
+_GRACE_S = 10.0
 
 Write = Callable[[bytes], Any]
 _SLICES: dict[str, Callable[[Any, Spot], Generator[bytes, None, None]]] = {
@@ -48,7 +51,7 @@ class ValueReader:
             connection = self._engine.raw_connection()
             try:
                 with contextlib.closing(read(connection.driver_connection, spot)) as pieces:
-                    yield from pieces
+                    yield from self._in_time(connection.driver_connection, pieces)
             except PlatformError:  # about the value; the connection is fine
                 raise
             except BaseException:
@@ -57,6 +60,20 @@ class ValueReader:
                 raise
             finally:
                 connection.close()
+
+    def _in_time(self, connection: Any, pieces: Iterator[bytes]) -> Generator[bytes, None, None]:
+        """Yield the slices; give up on a server that has stopped, which does not watch its own statement timeout."""
+        limit, line = self._source.statement_timeout_s, Line()
+        line.hold(connection)
+        try:
+            while True:
+                with line.limited(limit + min(limit, _GRACE_S)):
+                    piece = next(pieces, None)
+                if piece is None:
+                    return
+                yield piece
+        finally:
+            line.release()
 
     def copy(self, key: Key, column: str, write: Write, *, by: Sequence[str] = ()) -> int:
         """Hand the value to `write`, slice by slice, and return its size in bytes."""

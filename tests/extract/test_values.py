@@ -1,6 +1,9 @@
 """Large values: whole, in order, as they were at one moment, in little memory, and given up when nobody reads."""
 
 import asyncio
+import itertools
+import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -145,10 +148,10 @@ def test_a_reader_that_leaves_ends_the_thread_and_its_connection(box: Sandbox, f
         assert not _sessions(box)
 
 
-def _sessions(box: Sandbox) -> list[Any]:
+def _sessions(box: Sandbox, column: str = "state") -> list[Any]:
     with box.admin.connect() as connection:
         found = connection.exec_driver_sql(
-            "SELECT state FROM pg_stat_activity WHERE application_name = 'dw_platform extract' "
+            f"SELECT {column} FROM pg_stat_activity WHERE application_name = 'dw_platform extract' "
             "AND datname = current_database()"
         )
         return list(found)
@@ -214,6 +217,24 @@ def test_a_session_that_dies_in_the_middle_is_an_error_and_not_the_end(postgres_
     assert (LARGE * 2).startswith(b"".join(got))
 
 
+@pytest.mark.server
+def test_a_server_that_stops_in_the_middle_is_given_up(postgres_box: Sandbox) -> None:
+    postgres_box.run("CREATE TABLE files (id int PRIMARY KEY, body bytea)")
+    postgres_box.insert("files", [(1, LARGE * 2)])
+    source = replace(postgres_box.source, statement_timeout_s=1.0)
+    with ValueReader(source, described(postgres_box, "files")) as reader:
+        pieces = reader.slices({"id": 1}, "body")
+        next(pieces)
+        ((process,),) = _sessions(postgres_box, "pid")
+        os.kill(process, signal.SIGSTOP)
+        try:
+            with pytest.raises(DatabaseUnavailableError):
+                next(pieces)
+        finally:
+            os.kill(process, signal.SIGCONT)
+        assert reader.copy({"id": 1}, "body", lambda _: None) == len(LARGE) * 2
+
+
 # SQLite
 
 
@@ -264,6 +285,10 @@ def test_text_of_a_utf16_file_comes_as_utf8(tmp_path: Path, sqlite_box: Sandbox)
         connection.commit()
     wide = Sandbox(replace(sqlite_box.source, url=f"sqlite:///{file}"), sqlite_box.admin)
     assert value_of(wide, described(wide, "t"), {"id": 1}, "words").decode() == words
+    spot = find_spot(described(wide, "t"), {"id": 1}, "words", slice_bytes=1)
+    with closing(sqlite3.connect(file)) as connection, closing(values_sqlite.slices(connection, spot)) as pieces:
+        first = b"".join(itertools.islice(pieces, 200))
+    assert words.startswith(first.decode()), "no slice holds a whole character"
 
 
 # Memory
