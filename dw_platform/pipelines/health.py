@@ -15,7 +15,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from dw_platform.config import DatabaseSection
 from dw_platform.extract.errors import DatabaseUnavailableError
 from dw_platform.extract.health import CHECK_LIMIT_S, HealthResult, check_sources
 from dw_platform.extract.health_policy import (
@@ -30,6 +29,7 @@ from dw_platform.extract.health_policy import (
 from dw_platform.extract.health_record import change_record, read_record
 from dw_platform.extract.source import DatabaseSource
 from dw_platform.foundation import PlatformError
+from dw_platform.pipelines.databases import database_source
 from dw_platform.pipelines.platform import Platform
 
 HEALTH_TABLE = "ops.health"
@@ -82,7 +82,7 @@ def ask_databases(platform: Platform, *, timeout_s: float = CHECK_LIMIT_S) -> li
     sources, refused = list[DatabaseSource](), dict[str, HealthResult]()
     for section in platform.config.databases:
         try:
-            sources.append(_source(section))
+            sources.append(database_source(section))
         except PlatformError as error:  # an address that nothing can be done with
             refused[section.name] = HealthResult(database=section.name, latency_s=0.0, error=error)
     found = refused | {result.database: result for result in check_sources(sources, timeout_s)}
@@ -127,18 +127,6 @@ def skip_reason(platform: Platform, database: str, now: datetime) -> str | None:
     """Return why a schedule should leave the database alone now, or None if it should not."""
     decision = decide_skip(read_record(platform.store, database), now, POLICY)
     return f"database {database} is left alone: {decision.reason}" if decision.skip else None
-
-
-def _source(section: DatabaseSection) -> DatabaseSource:
-    """Return the database of the file as a source."""
-    return DatabaseSource(
-        name=section.name,
-        url=section.url.get_secret_value(),
-        connect_timeout_s=section.connect_timeout.total_seconds(),
-        statement_timeout_s=section.statement_timeout.total_seconds(),
-        chunk_bytes=section.chunk_size,
-        buffer_bytes=section.buffer_size,
-    )
 
 
 def _counted(platform: Platform, result: HealthResult, now: datetime) -> DatabaseHealth:
