@@ -6,7 +6,7 @@ its positions, plans, and commits with that same snapshot; whoever came second g
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -98,12 +98,17 @@ class Snapshot:
 
     def read_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the rows in this process, for small tables such as the platform's own records; no JVM."""
-        schema = pa.schema([self.schema.field(name) for name in columns or self.schema.names])
-        quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in schema.names)
+        names = list(columns or self.schema.names)
+        schema = pa.schema([self.schema.field(name).with_nullable(True) for name in names])
+        return pa.Table.from_batches(list(self.stream_arrow(names)), schema=schema)
+
+    def stream_arrow(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows batch by batch, so that memory does not grow with the table; no JVM."""
+        schema = pa.schema([self.schema.field(name) for name in columns])
         # By SQL: deltalake's other readers ignore column mapping and refuse deletion vectors.
+        quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
         try:
             result = QueryBuilder().register("rows", self.delta).execute(f"SELECT {quoted} FROM rows")  # noqa: S608
+            yield from (conform(batch, schema) for batch in pa.RecordBatchReader.from_stream(result))
         except DeltaError as error:
             raise NeedsSparkError(self.table, str(error).splitlines()[0]) from error
-        batches = [conform(batch, schema) for batch in pa.table(result).to_batches()]
-        return pa.Table.from_batches(batches, schema=pa.schema([field.with_nullable(True) for field in schema]))

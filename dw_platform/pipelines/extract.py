@@ -9,7 +9,7 @@ import contextlib
 import os
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dw_platform.config import DatabaseSection, ExtractSection
@@ -25,6 +25,7 @@ from dw_platform.pipelines.extract_changes import Changes, check_cursor, settled
 from dw_platform.pipelines.extract_errors import (
     ColumnsDoNotFitError,
     ExtractBusyError,
+    NotIncrementalError,
     NotResumableError,
     UnknownExtractError,
 )
@@ -34,6 +35,7 @@ from dw_platform.pipelines.extract_report import ExtractProgress, ExtractReport
 from dw_platform.pipelines.extract_state import ExtractState
 from dw_platform.pipelines.health import record_outcome
 from dw_platform.pipelines.platform import Platform
+from dw_platform.pipelines.reconcile import Reconciliation
 from dw_platform.store import LeaseLock, LeaseMode, LeaseTimeoutError, internal_key
 
 __all__ = [
@@ -44,6 +46,7 @@ __all__ = [
     "extract_table",
     "find_extract",
     "plan_of",
+    "reconcile_table",
     "resume_token",
 ]
 
@@ -102,14 +105,22 @@ def extract_table(
     on. `resume` is a token of `resume_token`: only that run is continued, and NotResumableError says if it cannot be.
     """
     extract = find_extract(platform, name)
-    with _alone(platform, extract):
-        try:
-            report = _extract(platform, extract, full=full, page_size=page_size, resume=resume, on_progress=on_progress)
-        except PlatformError as error:
-            record_outcome(platform, extract.database.name, error)
-            raise
-    record_outcome(platform, extract.database.name, None)
-    return report
+    with _alone(platform, extract), _counted(platform, extract):
+        run = _open(platform, extract, page_size=page_size, on_progress=on_progress)
+        if resume is not None:
+            run.check_resumable(resume)
+        return run.bring_up_to_date(full=full)
+
+
+def reconcile_table(platform: Platform, name: str, *, on_progress: OnProgress = lambda _: None) -> ExtractReport:
+    """Bring an incremental table up to date, then find rows that the source no longer has and remove them."""
+    extract = find_extract(platform, name)
+    if extract.section.mode != "incremental":
+        raise NotIncrementalError(extract.name)
+    with _alone(platform, extract), _counted(platform, extract):
+        run = _open(platform, extract, on_progress=on_progress)
+        before = run.bring_up_to_date(full=False)
+        return run.reconcile(before)
 
 
 def plan_of(platform: Platform, name: str, *, page_size: int | None = None) -> dict[str, Any]:
@@ -147,7 +158,66 @@ class _Run:
     on_progress: OnProgress
     started: float
 
-    def full(self, at: LoadState, *, anew: bool) -> ExtractReport:
+    def check_resumable(self, token: str) -> None:
+        """Raise unless there is an unfinished run, and it is the one that the token was given out for."""
+        state = ExtractState.from_json(self.load.state().details)
+        if state is None or state.finished:
+            raise NotResumableError(self.extract.name, "no run of it is unfinished")
+        said = decode_token(token, TokenKeyring(self.platform.store, clock=self.platform.clock))
+        database, section = self.extract.database, self.extract.section
+        require_binding(said, _binding(self.extract, state.binding), source=database.name, table=section.source)
+        if said.position != (state.run,):
+            raise NotResumableError(self.extract.name, "the run of that token is over, and another one has begun")
+
+    def bring_up_to_date(self, *, full: bool) -> ExtractReport:
+        """Copy everything, or what is new."""
+        at = self.load.state()
+        reached = None if full or self.extract.section.mode == "full" else self._reached(at)
+        if reached is None:
+            return self._copy_all(at, anew=full)
+        self._fit_columns()
+        return self._copy_changes(self.load.state(), reached)
+
+    def reconcile(self, before: ExtractReport) -> ExtractReport:
+        """Compare keys after the table was brought up to date, which `before` tells about."""
+        at = self.load.state()
+        state = ExtractState.from_json(at.details)
+        assert state is not None
+        told = Reconciliation(self.platform, self.plan, self.load).run(at, state)
+        return replace(
+            before,
+            mode="reconcile",
+            rows=before.rows + told.rows,
+            pages=before.pages + told.pages,
+            written=before.written + told.written,
+            deleted=told.deleted,
+            commits=before.commits + (told.version is not None),
+            version=before.version if told.version is None else told.version,
+            duration_s=self.platform.clock.monotonic() - self.started,
+            bound=f"{told.differing:,} of {told.buckets:,} parts of the key differed",
+        )
+
+    def _reached(self, at: LoadState) -> str | None:
+        """Return the cursor that the table has come to; None if it has to be copied in full first."""
+        before = ExtractState.from_json(at.details)
+        if before is not None:
+            copied = before.finished or before.mode != "full"
+            return before.cursor if copied else None
+        if at.position is None or self.extract.section.cursor is None:
+            return None
+        # The log no longer has the commit that said it, but the rows themselves do.
+        highest = at.snapshot.highest(lake_name(self.extract.section.cursor))
+        return None if highest is None else text_of(self.plan.table, highest)
+
+    def _fit_columns(self) -> None:
+        """Add columns that the source has got since; refuse what would lose something."""
+        try:
+            self.table.prepare(self.plan.schema)
+        except SchemaMismatchError as error:
+            problems = "; ".join(error.problems)
+            raise ColumnsDoNotFitError(self.extract.name, self.extract.section.table, problems) from error
+
+    def _copy_all(self, at: LoadState, *, anew: bool) -> ExtractReport:
         copy = FullCopy(self.platform, self.plan, self.load, self.on_progress)
         cursor = None
         if self.extract.section.mode == "incremental":
@@ -169,9 +239,9 @@ class _Run:
             duration_s=self.platform.clock.monotonic() - self.started,
         )
 
-    def changes(self, at: LoadState, cursor: str) -> ExtractReport:
+    def _copy_changes(self, at: LoadState, reached: str) -> ExtractReport:
         changes = Changes(self.platform, self.plan, self.load, self.on_progress)
-        state = changes.run(at, cursor)
+        state = changes.run(at, reached)
         return ExtractReport(
             name=self.extract.name,
             table=self.extract.section.table,
@@ -188,65 +258,31 @@ class _Run:
         )
 
 
-def _extract(
-    platform: Platform,
-    extract: Extract,
-    *,
-    full: bool,
-    page_size: int | None,
-    resume: str | None,
-    on_progress: OnProgress,
-) -> ExtractReport:
+def _open(
+    platform: Platform, extract: Extract, *, page_size: int | None = None, on_progress: OnProgress = lambda _: None
+) -> _Run:
+    """Look at the source and make the table unless it is there."""
     started = platform.clock.monotonic()
     plan = plan_extract(extract.database, extract.section, page_size=page_size)
-    table = platform.lake.table(extract.section.table)
-    load = table.load(extract.app_id)
     if extract.section.mode == "incremental":
         check_cursor(plan)
+    table = platform.lake.table(extract.section.table)
     if not table.exists():
         table.create(plan.schema, description=extract.section.description or None)
-    at = load.state()
-    before = ExtractState.from_json(at.details)
-    if resume is not None:
-        _check_resumable(platform, extract, before, resume)
+    load = table.load(extract.app_id)
     load.clear_notes()
-    run = _Run(platform, extract, plan, table, load, on_progress, started)
-    cursor = None if full or extract.section.mode == "full" else _reached(plan, at, before)
-    if cursor is None:
-        return run.full(at, anew=full)
-    _fit_columns(table, plan)
-    return run.changes(load.state(), cursor)
+    return _Run(platform, extract, plan, table, load, on_progress, started)
 
 
-def _reached(plan: ExtractPlan, at: LoadState, before: ExtractState | None) -> str | None:
-    """Return the cursor that the table has come to; None if it has to be copied in full first."""
-    if before is not None:
-        copied = before.finished or before.mode != "full"
-        return before.cursor if copied else None
-    if at.position is None or plan.section.cursor is None:
-        return None
-    # The log no longer has the commit that said it, but the rows themselves do.
-    highest = at.snapshot.highest(lake_name(plan.section.cursor))
-    return None if highest is None else text_of(plan.table, highest)
-
-
-def _fit_columns(table: LakeTable, plan: ExtractPlan) -> None:
-    """Add columns that the source has got since; refuse what would lose something."""
+@contextlib.contextmanager
+def _counted(platform: Platform, extract: Extract) -> Iterator[None]:
+    """Let the health of the database know how it went."""
     try:
-        table.prepare(plan.schema)
-    except SchemaMismatchError as error:
-        raise ColumnsDoNotFitError(plan.name, plan.section.table, "; ".join(error.problems)) from error
-
-
-def _check_resumable(platform: Platform, extract: Extract, state: ExtractState | None, token: str) -> None:
-    keyring = TokenKeyring(platform.store, clock=platform.clock)
-    if state is None or state.finished:
-        raise NotResumableError(extract.name, "no run of it is unfinished")
-    said = decode_token(token, keyring)
-    expected = _binding(extract, state.binding)
-    require_binding(said, expected, source=extract.database.name, table=extract.section.source)
-    if said.position != (state.run,):
-        raise NotResumableError(extract.name, "the run that the token belongs to is over, and another one has begun")
+        yield
+    except PlatformError as error:
+        record_outcome(platform, extract.database.name, error)
+        raise
+    record_outcome(platform, extract.database.name, None)
 
 
 def _binding(extract: Extract, schema: str) -> TokenBinding:

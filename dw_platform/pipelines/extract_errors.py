@@ -64,11 +64,3 @@ class NotIncrementalError(UserError):
             f"{name} is copied in full each time, so deleted rows are gone with the next copy. Reconciling is for "
             "`mode: incremental`."
         )
-
-
-class NeverExtractedError(UserError):
-    """There is nothing to compare yet."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        super().__init__(f"{name} was never extracted to its end. Run `dw extract {name}` first.")
