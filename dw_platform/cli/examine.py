@@ -13,7 +13,6 @@ from dw_platform.lake.jars import DELTA_JARS, S3_JARS, jars_present
 from dw_platform.lake.java import find_java
 from dw_platform.lake.location import TableLocation
 from dw_platform.pipelines import Platform
-from dw_platform.pipelines.health import ask_databases
 
 # A Spark job spills about as much as it shuffles; below this, the first full disk is near.
 _LOW_DISK_BYTES = 2 * 1024**3
@@ -73,6 +72,9 @@ def _store(platform: Platform) -> str:
 
 
 def _databases(platform: Platform) -> Iterator[Finding]:
+    # Here, because SQLAlchemy comes with it, which the other commands should not wait for.
+    from dw_platform.pipelines.health import ask_databases
+
     addresses = {database.name: database.url for database in platform.config.databases}
     for result in ask_databases(platform):
         health = Health.OK if result.healthy else Health.FAILED

@@ -1,7 +1,7 @@
 """`dw health`: whether the databases answer now, how often they failed, and when they are tried again."""
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.text import Text
@@ -9,7 +9,9 @@ from rich.text import Text
 from dw_platform.cli.opening import open_platform
 from dw_platform.cli.output import ConfigOption, JsonOption, complain, emit_json, emit_table, say
 from dw_platform.cli.secrecy import masked
-from dw_platform.pipelines.health import DatabaseHealth, check_databases
+
+if TYPE_CHECKING:
+    from dw_platform.pipelines.health import DatabaseHealth
 
 
 def health(config: ConfigOption = None, *, json: JsonOption = False) -> None:
@@ -17,6 +19,9 @@ def health(config: ConfigOption = None, *, json: JsonOption = False) -> None:
 
     An answer counts like any other: a database that was left alone is extracted again by its schedule.
     """
+    # Here, because SQLAlchemy comes with it, which the other commands should not wait for.
+    from dw_platform.pipelines.health import check_databases
+
     with open_platform(config) as platform:
         report = check_databases(platform)
     if json:
@@ -34,13 +39,13 @@ def health(config: ConfigOption = None, *, json: JsonOption = False) -> None:
         raise typer.Exit(1)
 
 
-def _state(entry: DatabaseHealth) -> str:
+def _state(entry: "DatabaseHealth") -> str:
     if entry.result.healthy:
         return "ok"
     return "left alone" if entry.decision.skip else "failed"
 
 
-def _row(entry: DatabaseHealth) -> tuple[object, ...]:
+def _row(entry: "DatabaseHealth") -> tuple[object, ...]:
     healthy, again = entry.result.healthy, entry.decision.try_again_at
     return (
         entry.name,
@@ -51,7 +56,7 @@ def _row(entry: DatabaseHealth) -> tuple[object, ...]:
     )
 
 
-def _as_json(entry: DatabaseHealth) -> dict[str, Any]:
+def _as_json(entry: "DatabaseHealth") -> dict[str, Any]:
     return {
         "database": entry.name,
         "state": _state(entry),
