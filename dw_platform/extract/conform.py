@@ -75,6 +75,8 @@ def _cast(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
     source = column.type
     if pa.types.is_string(source) and pa.types.is_decimal(target):
         return _text_to_decimal(column, target)
+    if pa.types.is_decimal(target) and (pa.types.is_floating(source) or pa.types.is_integer(source)):
+        return _float_to_decimal(pc.cast(column, pa.float64()), target)
     if pa.types.is_string(source) and target == UTC:
         return _text_to_moment(column)
     if pa.types.is_integer(source) and pa.types.is_boolean(target):
@@ -101,6 +103,15 @@ def _text_to_decimal(column: pa.ChunkedArray, target: pa.DataType) -> pa.Chunked
     if longest > _MOST_DIGITS_256 + 1:
         raise pa.ArrowInvalid("more digits than any decimal has")
     return pc.cast(pc.cast(column, pa.decimal256(_MOST_DIGITS_256, target.scale)), target)
+
+
+def _float_to_decimal(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
+    decimals = pc.cast(column, target)
+    # By way of text, because Arrow's own cast from decimal to float is off in the last digit for one in ten.
+    back = pc.cast(pc.cast(decimals, pa.string()), pa.float64())
+    if not pc.all(pc.equal(back, column)).as_py():
+        raise pa.ArrowInvalid("more digits than declared")
+    return decimals
 
 
 def _text_to_moment(column: pa.ChunkedArray) -> pa.ChunkedArray:

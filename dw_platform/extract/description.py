@@ -109,11 +109,12 @@ class SourceTable:
 def quote_name(kind: Kind, name: str) -> str:
     """Return an identifier as SQL, for statements without parameters.
 
-    Not by SQLAlchemy, which doubles every % for drivers that look for placeholders; ADBC does not.
+    Not by SQLAlchemy, which doubles every % for drivers that look for placeholders; ADBC does not. Backticks for
+    SQLite, which takes a name in double quotes for a text where there is no such column (any more).
     """
     if not name or "\0" in name:
         raise InvalidValueError("name", name, "a name without NUL characters")
-    mark = "`" if kind == "mysql" else '"'
+    mark = '"' if kind == "postgresql" else "`"
     return mark + name.replace(mark, mark * 2) + mark
 
 

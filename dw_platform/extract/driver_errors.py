@@ -58,7 +58,9 @@ _SQLITE_CHANGED = re.compile(r"no such (table|column)|database schema has change
 _ADBC_WAIT = {10, 11, 12}
 _ADBC_ACCESS = {13, 14}
 _STATEMENT = re.compile(r"\s*\n(Query was: |query: |LINE \d+: ).*", re.DOTALL)
-_PREFIX = re.compile(r"^[A-Z_]+: |\[libpq\] |\[SQLite\] |^\(\d+, |\bERROR: +|\bFATAL: +")
+_NOISE = re.compile(
+    r"^[A-Z_]+: |\[libpq\] |\[SQLite\] |\bERROR: +|\bFATAL: +|Execution error \[\w+\]: |[\s.]*\bSQLSTATE: \w{5}\.?\s*$"
+)
 _LONGEST = 500
 
 
@@ -82,7 +84,7 @@ def report_of(error: BaseException) -> Report | None:
 
 def sentence(text: str) -> str:
     """Return a driver's message on one line, without the statement it refused."""
-    line = " ".join(_PREFIX.sub("", _STATEMENT.sub("", text)).split())
+    line = " ".join(_NOISE.sub("", _STATEMENT.sub("", text)).split())
     return (line[:_LONGEST] + " ..." if len(line) > _LONGEST else line).rstrip(".")
 
 

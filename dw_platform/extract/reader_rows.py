@@ -5,7 +5,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from dw_platform.extract.selection import Selection
-from dw_platform.extract.source import DatabaseSource, adbc_connection, translated
+from dw_platform.extract.source import DatabaseSource, adbc_connection
 
 # Larger batches are copied more often on their way; smaller ones cost more calls than they save.
 _BATCH_BYTES = 1024 * 1024
@@ -42,10 +42,8 @@ class AdbcRows:
     def __init__(self, source: DatabaseSource) -> None:
         self._source = source
         self._connection = adbc_connection(source)
-        with translated(source):
-            self.check_text = (
-                source.kind == "sqlite" or self._first("SELECT current_setting('server_encoding')") == "SQL_ASCII"
-            )
+        # PostgreSQL itself checks texts before it sends them.
+        self.check_text = source.kind == "sqlite"
 
     def fetch(self, selection: Selection, tail: str, limit: int) -> tuple[list[pa.ChunkedArray], dict[int, Any] | None]:
         parts = [selection.expressions[each] for each in selection.statements]
@@ -78,11 +76,6 @@ class AdbcRows:
             cursor.adbc_statement.set_options(**options)
             cursor.execute(statement)
             return cursor.fetch_arrow_table()
-
-    def _first(self, statement: str) -> Any:
-        with self._connection.cursor() as cursor:
-            cursor.execute(statement)
-            return cursor.fetchall()[0][0]
 
     def _run(self, statement: str) -> None:
         with self._connection.cursor() as cursor:

@@ -1,8 +1,9 @@
 """Key ranges of even size, taken from the rows themselves.
 
-The key's index is walked in steps of equal length, which is exact and reads the index once or twice. For large tables
-of PostgreSQL a sample of blocks replaces it: the database sorts it, and every so many rows a boundary is taken. Strides between the smallest and
-the largest key would be cheaper, but keys are seldom spread evenly, and one range would then hold most of the rows.
+The key's index is walked in steps of equal length, which is exact and reads the index twice at most. For large tables
+of PostgreSQL a sample of blocks replaces it: the database sorts it, and every so many rows a boundary is taken.
+Strides between the smallest and the largest key would be cheaper, but keys are seldom spread evenly, and one range
+would then hold most of the rows.
 """
 
 import math

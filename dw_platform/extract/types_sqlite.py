@@ -1,8 +1,8 @@
 """SQLite: a declared type is a wish that single cells need not follow, so each page is checked for its storage classes.
 
 The driver for Arrow gives a column the one type that holds all its cells of a page. Where it is the expected one, all
-cells had the expected class, because a declaration converts what it can on the way in. Three mixtures could pass all
-the same and are guarded: whole numbers among floats, numbers among bytes, bytes read as digits.
+cells had the expected class, because a declaration converts what it can on the way in. Two mixtures would pass all
+the same and are guarded: large whole numbers among floats, and numbers among bytes.
 """
 
 import re
@@ -42,7 +42,7 @@ def reading(column: SourceColumn, quoted: str) -> Reading:
     if "BLOB" in base:
         return Reading(
             arrow=pa.binary(),
-            expression=quoted,
+            expression=f"CAST({quoted} AS BLOB)",
             text=f"hex({quoted})",
             guard=number_inside,
             guard_what="a number where bytes are expected",
@@ -56,7 +56,7 @@ def reading(column: SourceColumn, quoted: str) -> Reading:
         expression=text,
         text=text,
         text_guard=bytes_inside,
-        binary=quoted,
+        binary=f"CAST({quoted} AS BLOB)",
         binary_guard=number_inside,
         choices=_CHOICES,
     )
@@ -66,15 +66,7 @@ def _number(column: SourceColumn, quoted: str, text: str, bytes_inside: str) -> 
     precision = column.kind.precision
     decimal = decimal_for(precision, column.kind.scale)
     if decimal is not None and precision is not None and precision <= _FLOAT_DIGITS:
-        return Reading(
-            arrow=decimal,
-            wire=pa.string(),
-            expression=text,
-            text=text,
-            guard=bytes_inside,
-            guard_what="bytes where a number is expected",
-            text_guard=bytes_inside,
-        )
+        return Reading(arrow=decimal, wire=pa.float64(), expression=quoted, text=text, text_guard=bytes_inside)
     return Reading(
         arrow=pa.float64(),
         expression=quoted,

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import Engine, create_engine
 
 from dw_platform.extract.source import DatabaseSource, open_engine
-from tests.servers import mariadb_server_url, mariadb_url, postgres_server_url, postgres_url
+from tests.servers import create_database, mariadb_server_url, mariadb_url, postgres_server_url, postgres_url
 
 __all__ = ["mariadb_server_url", "mariadb_url", "postgres_server_url", "postgres_url"]
 
@@ -81,6 +81,15 @@ def sqlite_box(tmp_path: Path) -> Iterator[Sandbox]:
 @pytest.fixture
 def postgres_box(postgres_url: str) -> Iterator[Sandbox]:
     box = sandbox("pg", postgres_url.replace("postgresql://", "postgresql+psycopg://", 1))
+    yield box
+    box.admin.dispose()
+
+
+@pytest.fixture(scope="session")
+def shared_postgres_box(postgres_server_url: str) -> Iterator[Sandbox]:
+    """One database for many small tests, each of which brings its own table."""
+    url = create_database(postgres_server_url).replace("postgresql://", "postgresql+psycopg://", 1)
+    box = sandbox("pg", url)
     yield box
     box.admin.dispose()
 
