@@ -9,11 +9,13 @@ from pathlib import Path
 import dagster as dg
 
 from assets import (
-    declared_tables,
+    extract_schedules,
+    extract_tables,
     lake_tables,
     platform_jobs,
     platform_schedules,
     rejected_tables,
+    source_checks,
     stream_tables,
     table_checks,
 )
@@ -26,10 +28,10 @@ def build_definitions(config: PlatformConfig) -> dg.Definitions:
     """Return the definitions of one platform."""
     platform = PlatformResource(config_path=str(config.source))
     return dg.Definitions(
-        assets=[*lake_tables(config), *stream_tables(config), *rejected_tables(config), *declared_tables(config)],
-        asset_checks=table_checks(config),
+        assets=[*lake_tables(config), *stream_tables(config), *rejected_tables(config), *extract_tables(config)],
+        asset_checks=[*table_checks(config), *source_checks(config)],
         jobs=platform_jobs(),
-        schedules=platform_schedules(config),
+        schedules=[*platform_schedules(config), *extract_schedules(config)],
         sensors=[automation_sensor(), *stream_sensors(config), *database_sensors(config)],
         resources={"platform": platform, "pyspark": LakeSparkResource(platform=platform)},
         # One process a run: the default executor would start a JVM for every step.

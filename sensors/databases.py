@@ -10,13 +10,13 @@ from datetime import datetime
 
 import dagster as dg
 
+from assets.extracts import SOURCE_CHECK
 from assets.tables import asset_key
 from dw_platform.config import PlatformConfig
 from dw_platform.extract.health_policy import HealthPolicy
 from dw_platform.pipelines.health import DatabaseHealth, check_databases
 from resources import PlatformResource
 
-SOURCE_CHECK = "source_reachable"
 _POLICY = HealthPolicy()
 
 Shown = dict[str, tuple[str, str]]

@@ -19,6 +19,7 @@ from dw_platform.cli import (
     config,
     demo,
     doctor,
+    extract,
     gateway,
     health,
     ingest,
@@ -82,6 +83,7 @@ app.add_typer(topics.app, name="topics", short_help="Look at topics; make, grow,
 app.add_typer(scale.app, name="scale", short_help="Look at limits and pressure; change limits at run time.")
 app.command("ingest", short_help="Bring streams into their tables, once or all the time.")(ingest.ingest)
 app.command("page", short_help="Show a table of a database, a page at a time.")(page.page)
+app.command("extract", short_help="Copy tables of databases into the lake.")(extract.extract)
 app.command("gateway", short_help="Serve publishing and reading over HTTP until Ctrl-C.")(gateway.gateway)
 app.add_typer(keys.app, name="keys", short_help="Make, list and revoke the gateway's API keys.")
 app.command("bench", short_help="Run a benchmark with its peers.")(bench.bench)
