@@ -4,6 +4,7 @@ import signal
 import sqlite3
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -258,7 +259,23 @@ def private_postgres() -> Iterator[str]:
     """A server that a test may kill; not in pytest's folder, which its user could not enter."""
     server = postgres_server(Path(tempfile.mkdtemp(prefix="dw-postgres-kill-")))
     yield server.get_uri()
+    _wait_for(server.get_uri())
     server.cleanup()
+
+
+def _wait_for(url: str) -> None:
+    """Return once the server accepts connections again: a stop during its recovery takes a minute."""
+    import psycopg
+
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            psycopg.connect(url, connect_timeout=5).close()
+        except psycopg.OperationalError:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        else:
+            return
 
 
 @pytest.mark.server
