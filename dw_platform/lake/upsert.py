@@ -25,7 +25,7 @@ from dw_platform.lake.location import TableLocation
 from dw_platform.lake.snapshot import Snapshot
 from dw_platform.lake.staging import SplitTasks, Targeted
 
-_NUMBER, _ROW, _THEIRS = "__dw_change", "__dw_row", "__dw_theirs"
+_NUMBER, _ROW, _OURS, _THEIRS = "__dw_change", "__dw_row", "__dw_ours", "__dw_theirs"
 REMAINS = "remains"
 
 
@@ -46,17 +46,18 @@ class Changes:
 
     def load(self) -> pa.Table:
         """Return the keys of all changes, numbered in order; of each key only the last, deletions after all."""
-        columns = [*self.keys, *([self.newest_by] if self.newest_by else [])]
-        parts = [self._keys(path, columns) for path in self.files]
-        told = [self._keys(path, list(self.keys)) for path in self.deleted]
+        parts = [self._keys(path, newest_by=self.newest_by) for path in self.files]
+        # Without a value to compare, a deletion is newer than everything.
+        told = [self._keys(path, newest_by=None) for path in self.deleted]
         rows = pa.concat_tables([*parts, *told], promote_options="default") if parts or told else pa.table({})
         rows = rows.append_column(_NUMBER, pa.array(np.arange(len(rows))))
         newest = rows.group_by(list(self.keys)).aggregate([(_NUMBER, "max")])
         return rows.take(newest[f"{_NUMBER}_max"])
 
-    def _keys(self, path: str, columns: list[str]) -> pa.Table:
+    def _keys(self, path: str, *, newest_by: str | None) -> pa.Table:
         system, root = self.location.filesystem()
-        return pq.read_table(f"{root}/{path}", columns=columns, filesystem=system, partitioning=None)
+        with pq.ParquetFile(f"{root}/{path}", filesystem=system) as file:
+            return _key_columns(file, self.keys, newest_by, _OURS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,22 +147,34 @@ def _reader(changes: Changes) -> Callable[[list[str]], Targeted]:
 
 def _kept(file: pq.ParquetFile, changed: pa.Table, changes: Changes) -> tuple[Any, list[int]]:
     """Return a mask of the rows that stay, and the changes that are no newer than their row."""
-    columns = [*changes.keys, *([changes.newest_by] if changes.newest_by else [])]
-    # A column that was added later is not in older files; it is NULL there, and NULL is older than everything.
-    there = [name for name in columns if name in file.schema_arrow.names]
-    rows = file.read(columns=there)
-    rows = rows.cast(pa.schema([rows.schema.field(name).with_type(changed.schema.field(name).type) for name in there]))
+    rows = _key_columns(file, changes.keys, changes.newest_by, _THEIRS)
+    rows = rows.cast(pa.schema([_cast_field(field, changed.schema) for field in rows.schema]))
     rows = rows.append_column(_ROW, pa.array(np.arange(len(rows))))
-    if changes.newest_by in there:
-        rows = rows.rename_columns([_THEIRS if name == changes.newest_by else name for name in rows.schema.names])
     matched = rows.join(changed, keys=list(changes.keys), join_type="inner")
     kept, stale = np.ones(len(rows), dtype=bool), list[int]()
-    if _THEIRS in matched.schema.names:
-        no_news = pc.fill_null(pc.greater_equal(matched[_THEIRS], matched[changes.newest_by]), False)
+    if {_OURS, _THEIRS} <= {*matched.schema.names}:
+        no_news = pc.fill_null(pc.greater_equal(matched[_THEIRS], matched[_OURS]), False)
         stale = matched.filter(no_news)[_NUMBER].to_pylist()
         matched = matched.filter(pc.invert(no_news))
     kept[matched[_ROW].to_numpy()] = False
     return kept, stale
+
+
+def _key_columns(file: pq.ParquetFile, keys: Sequence[str], newest_by: str | None, named: str) -> pa.Table:
+    """Return the columns of the key and, under another name, the one that tells what is newer.
+
+    A column that was added later is not in older files; it is NULL there, and NULL is older than everything.
+    """
+    compared = newest_by if newest_by in file.schema_arrow.names else None
+    rows = file.read(columns=list(dict.fromkeys([*keys, *([compared] if compared else [])])))
+    columns = {key: rows[key] for key in keys} | ({named: rows[compared]} if compared else {})
+    return pa.table(columns)
+
+
+def _cast_field(field: pa.Field, changed: pa.Schema) -> pa.Field:
+    """Return the field with the type that it has in the changes: other writers keep instants in other units."""
+    other = _OURS if field.name == _THEIRS else field.name
+    return field.with_type(changed.field(other).type) if other in changed.names else field
 
 
 def _rows(file: pq.ParquetFile, kept: Any) -> Iterator[pa.RecordBatch]:
