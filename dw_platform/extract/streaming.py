@@ -123,7 +123,8 @@ class _Cursor:
 
     def _fetch(self) -> list[Row]:
         if self._stream is None:
-            self._stream = self._opened(self._stack)
+            with translated(self._source):
+                self._stream = self._opened(self._stack)
         stream = self._stream
         with translated(self._source, stream.table):
             if self._result is None:
@@ -140,9 +141,17 @@ class _Cursor:
     def _close(self) -> None:
         with contextlib.suppress(Exception):  # the reader has left, and there is nobody to tell
             if self._stream is not None and self._source.kind == "mysql":
-                # Giving it back would first read what is left of the answer, which may be the whole table.
-                self._stream.connection.invalidate()
+                _abandon(self._stream.connection)
             elif self._result is not None:
                 self._result.close()
         with contextlib.suppress(Exception):
             self._stack.close()
+
+
+def _abandon(connection: Connection) -> None:
+    """Close a connection of pymysql at once: giving it back would first read the rest, maybe the whole table."""
+    driver: Any = connection.connection.driver_connection
+    result = getattr(driver, "_result", None)
+    if result is not None:
+        result.unbuffered_active = False  # or it goes on reading when it is collected
+    connection.invalidate()
