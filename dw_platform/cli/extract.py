@@ -22,17 +22,7 @@ from dw_platform.cli.output import (
 from dw_platform.cli.steady import steady_progress
 from dw_platform.foundation import PlatformError
 from dw_platform.pipelines import Platform
-from dw_platform.pipelines.extract import (
-    ExtractProgress,
-    ExtractReport,
-    extract_names,
-    extract_table,
-    find_extract,
-    plan_of,
-    reconcile_table,
-    resume_token,
-)
-from dw_platform.pipelines.extract_full import OnProgress
+from dw_platform.pipelines.extract_report import ExtractProgress, ExtractReport, OnProgress
 
 
 def extract(
@@ -66,6 +56,8 @@ def extract(
     A run that fails or is killed has shown all of its rows or none, and the next one goes on where it was. Exit code 1
     when a table could not be brought up to date.
     """
+    from dw_platform.pipelines.extract import extract_names, find_extract  # clients of databases, for this command only
+
     _check(tables, everything=everything, full=full, reconcile=reconcile, resume=resume)
     with open_platform(config) as platform:
         names = extract_names(platform) if everything else [find_extract(platform, name).name for name in tables or ()]
@@ -105,6 +97,8 @@ class _Work:
         self._options: dict[str, Any] = {"full": full, "page_size": page_size, "resume": resume}
 
     def run(self, name: str) -> ExtractReport:
+        from dw_platform.pipelines.extract import extract_table, reconcile_table
+
         try:
             with _shown(name) as on_progress:
                 if self._reconcile:
@@ -117,6 +111,8 @@ class _Work:
 
 def _tell_how_to_go_on(platform: Platform, name: str) -> None:
     """Say what is left of an interrupted run; if nobody can say it now, the error itself says enough."""
+    from dw_platform.pipelines.extract import resume_token
+
     with contextlib.suppress(PlatformError):
         if (token := resume_token(platform, name)) is not None:
             progress(f"what was committed stays; `dw extract {name}` goes on from there. Its token: {token}")
@@ -157,6 +153,8 @@ def _told(report: ExtractReport) -> str:
 
 
 def _show_plans(platform: Platform, names: list[str], *, page_size: int | None, json: bool) -> None:
+    from dw_platform.pipelines.extract import plan_of
+
     plans, failed = list[dict[str, Any]](), list[str]()
     for name in names:
         try:

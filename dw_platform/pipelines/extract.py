@@ -6,8 +6,6 @@ all the same, the one whose position is older would fail at its next commit and 
 """
 
 import contextlib
-import os
-import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,14 +27,15 @@ from dw_platform.pipelines.extract_errors import (
     NotResumableError,
     UnknownExtractError,
 )
-from dw_platform.pipelines.extract_full import FullCopy, OnProgress
+from dw_platform.pipelines.extract_full import FullCopy
 from dw_platform.pipelines.extract_plan import ExtractPlan, check_key, cut, describe_plan, lake_name, plan_extract
-from dw_platform.pipelines.extract_report import ExtractProgress, ExtractReport
+from dw_platform.pipelines.extract_report import ExtractProgress, ExtractReport, OnProgress
 from dw_platform.pipelines.extract_state import ExtractState
 from dw_platform.pipelines.health import record_outcome
 from dw_platform.pipelines.platform import Platform
 from dw_platform.pipelines.reconcile import Reconciliation
 from dw_platform.store import LeaseLock, LeaseMode, LeaseTimeoutError, internal_key
+from dw_platform.store.owner import is_dead, process_owner
 
 __all__ = [
     "ExtractProgress",
@@ -293,9 +292,9 @@ def _binding(extract: Extract, schema: str) -> TokenBinding:
 
 @contextlib.contextmanager
 def _alone(platform: Platform, extract: Extract) -> Iterator[None]:
-    """Keep other runs of this extract out; a run that is killed keeps them out until its lease ends."""
-    owner = f"{socket.gethostname()}/{os.getpid()}"
-    lock = LeaseLock(platform.store, internal_key("extract", extract.section.table), owner=owner)
+    """Keep other runs of this extract out; what a killed run of this machine held is taken over at once."""
+    lock = LeaseLock(platform.store, internal_key("extract", extract.section.table), owner=process_owner())
+    lock.forget(is_dead)
     try:
         lease = lock.acquire(LeaseMode.EXCLUSIVE, timeout_s=0)
     except LeaseTimeoutError as error:

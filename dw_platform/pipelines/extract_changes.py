@@ -24,9 +24,8 @@ from dw_platform.lake.parts import Part
 from dw_platform.lake.planning import new_job
 from dw_platform.lake.value_files import ValueFiles
 from dw_platform.pipelines.extract_errors import UnusableCursorError
-from dw_platform.pipelines.extract_full import OnProgress
 from dw_platform.pipelines.extract_plan import ExtractPlan, lake_name
-from dw_platform.pipelines.extract_report import ExtractProgress
+from dw_platform.pipelines.extract_report import ExtractProgress, OnProgress
 from dw_platform.pipelines.extract_state import ExtractState, LaneState
 from dw_platform.pipelines.platform import Platform
 

@@ -20,8 +20,8 @@ class ExtractBusyError(TransientError):
     def __init__(self, table: str, owner: str) -> None:
         self.table, self.owner = table, owner
         super().__init__(
-            f"{table}: another extraction is under way ({owner}). Wait until it is done; if it was killed, its claim "
-            "ends by itself within half a minute."
+            f"{table}: another extraction is under way ({owner}). Wait until it is done; if its machine has died, its "
+            "claim ends by itself within half a minute."
         )
 
 

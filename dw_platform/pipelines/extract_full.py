@@ -9,7 +9,7 @@ A run that finds an unfinished one of the same columns and key goes on with it. 
 as well: after a change of the source's columns, or when files are gone, the copy begins again.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -21,11 +21,10 @@ from dw_platform.lake.planning import new_job
 from dw_platform.lake.reports import CommitReport
 from dw_platform.lake.value_files import ValueFiles
 from dw_platform.pipelines.extract_plan import ExtractPlan, check_key, cut
-from dw_platform.pipelines.extract_report import ExtractProgress
+from dw_platform.pipelines.extract_report import ExtractProgress, OnProgress
 from dw_platform.pipelines.extract_state import ExtractState, LaneState, files_of
 from dw_platform.pipelines.platform import Platform
 
-OnProgress = Callable[[ExtractProgress], None]
 # Older than this the source has moved on too far for the two halves of a copy to go together.
 RESUMABLE_FOR = timedelta(days=3)
 

@@ -1,9 +1,10 @@
 """What an extraction did, and how far it is, for the command line, Dagster and logs."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
-from dw_platform.pipelines.extract_state import Mode
+Mode = Literal["full", "incremental", "reconcile"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +19,9 @@ class ExtractProgress:
 
     committed: bool
     """Whether a killed extraction would go on from here."""
+
+
+OnProgress = Callable[[ExtractProgress], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,16 +8,15 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from dw_platform.extract.keyset import Position
 from dw_platform.lake.parquet import DataFile
 from dw_platform.lake.parts import Part
+from dw_platform.pipelines.extract_report import Mode
 
 # What a later version of this platform writes may mean something else; then a run begins anew.
 _FORMAT = 1
-
-Mode = Literal["full", "incremental", "reconcile"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,6 +91,22 @@ class LeaseLock:
         except PlatformError as error:
             log.warning("lease not released, it ends by itself", extra={"key": self.key, "reason": str(error)})
 
+    def forget(self, is_dead: Callable[[str], bool]) -> bool:
+        """Drop the claims of owners that are known to be dead, instead of waiting for their end; return if any were."""
+        dropped = False
+
+        def drop(state: LeaseState) -> LeaseState | None:
+            nonlocal dropped
+            left = state
+            for claim in (*state.holders, *state.waiting):
+                if is_dead(claim.owner):
+                    left = left.without(claim.id)
+            dropped = left != state
+            return left if dropped else None
+
+        self.change(drop)
+        return dropped
+
     def _wait_for(self, claim_id: str, mode: LeaseMode, timeout_s: float) -> "Lease":
         deadline = self.clock.monotonic() + timeout_s
         while True:
