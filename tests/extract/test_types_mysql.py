@@ -6,9 +6,11 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
-from dw_platform.extract.errors import UnmappableColumnError, ValueNotKeptError
+from dw_platform.extract.errors import SourceChangedError, UnmappableColumnError, ValueNotKeptError
+from dw_platform.extract.reader import PageReader
 from tests.extract.conftest import Sandbox
 from tests.extract.reading import query_of, read_all
 
@@ -154,3 +156,31 @@ def test_every_kind_of_key_gives_pages_that_continue(mysql_box: Sandbox) -> None
         mysql_box.run(f"CREATE TABLE k{at} (k {kind} PRIMARY KEY, n int)", f"INSERT INTO k{at} VALUES {rows}")
         query = query_of(mysql_box, f"k{at}", columns=["n"])
         assert read_all(mysql_box, query, limit=1).column("n").to_pylist() == [0, 1, 2], kind
+
+
+def test_values_of_every_length_of_the_protocol_come_whole(mysql_box: Sandbox) -> None:
+    # A length takes 1, 3, 4 or 9 bytes, and a row beyond 16 MiB comes in several packets.
+    lengths = [0, 1, 250, 251, 252, 255, 256, 65535, 65536, 2**24 - 20, 2**24 - 1, 2**24, 2**24 + 5]
+    mysql_box.run(
+        "SET GLOBAL max_allowed_packet = 67108864",
+        "CREATE TABLE t (id int PRIMARY KEY, v longtext, b longblob)",
+    )
+    mysql_box.admin.dispose()
+    for at, length in enumerate(lengths):
+        mysql_box.run(f"INSERT INTO t VALUES ({at}, REPEAT('x', {length}), REPEAT('y', {min(length, 300)}))")
+    mysql_box.run("INSERT INTO t VALUES (99, NULL, NULL)")
+    rows = read_all(mysql_box, query_of(mysql_box), limit=4)
+    assert pc.binary_length(rows.column("v")).to_pylist() == [*lengths, None]
+    assert rows.column("b").to_pylist() == [*(b"y" * min(length, 300) for length in lengths), None]
+    assert pc.all(pc.match_substring_regex(rows.column("v"), "^x*$")).as_py()
+
+
+def test_a_statement_that_fails_leaves_the_reader_usable(mysql_box: Sandbox) -> None:
+    mysql_box.run("CREATE TABLE t (id int PRIMARY KEY, v int)", "INSERT INTO t VALUES (1, 1), (2, 2)")
+    query = query_of(mysql_box)
+    with PageReader(mysql_box.source, query) as reader:
+        mysql_box.run("ALTER TABLE t RENAME COLUMN v TO w")
+        with pytest.raises(SourceChangedError):
+            reader.page(None, 5)
+        mysql_box.run("ALTER TABLE t RENAME COLUMN w TO v")
+        assert reader.page(None, 5).rows.num_rows == 2
