@@ -17,7 +17,6 @@ from dw_platform.cli.output import ConfigOption, JsonOption, emit_json, emit_tab
 from dw_platform.extract.conditions import Condition
 from dw_platform.extract.pages import PagedQueryResult
 from dw_platform.foundation import UserError
-from dw_platform.pipelines.databases import open_databases, split_table
 
 _COMPARISON = re.compile(r"(?P<column>.+?)(?P<op><=|>=|!=|=|<|>)(?P<value>.*)", re.DOTALL)
 _NULL = re.compile(r"(?P<column>.+?) +is +(?P<no>not +)?null", re.DOTALL | re.IGNORECASE)
@@ -62,6 +61,9 @@ def page(
     Pages follow each other exactly: a row that is there from the first page to the last is shown once, whatever others
     write meanwhile, and rows beyond the end that the first page found are not. docs/pages.md has the details.
     """
+    # Here, because it brings the clients of databases along, which other commands need not wait for.
+    from dw_platform.pipelines.databases import open_databases, split_table
+
     wished = [column.strip() for column in order.split(",") if column.strip()]
     with open_platform(config) as platform:
         source, name = split_table(platform.config, table)
