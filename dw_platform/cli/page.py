@@ -142,7 +142,7 @@ def _cell(value: Any) -> Any:
 
 def _again(table: str, config: Path | None, *, limit: int, order: str, where: Sequence[str], count: str | None) -> str:
     words = ["dw", "page", table, *(["--config", str(config)] if config else []), "--limit", str(limit)]
-    words += ["--order", order] if order else []
+    words += [f"--order={order}"] if order else []
     words += [word for text in where for word in ("--where", text)]
     words += ["--count", count] if count else []
     return shlex.join(words)
