@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from dw_platform.cli.children import Child, stop_signals, stopping
 from dw_platform.cli.dagster_home import dagster_environment, program
 from dw_platform.cli.opening import open_platform
-from dw_platform.cli.output import ConfigOption, JsonOption, emit_json, emit_table, progress, say
+from dw_platform.cli.output import ConfigOption, JsonOption, emit_json, emit_table, many, progress, say
 from dw_platform.cli.publish_sinks import open_sink
 from dw_platform.cli.single import only_one
 from dw_platform.cli.steps import RunLog, StepState, step_names
@@ -52,6 +52,7 @@ def demo(config: ConfigOption = None, *, json: JsonOption = False) -> None:
         if not platform.config.spark.remote:
             find_java()
         _publish(platform)
+        _make_databases(platform)
         _run(platform)
         tables, checks = tables_overview(platform), check_overview(platform)
         lags = [stream_lag(platform, stream) for stream in platform.config.streams]
@@ -85,6 +86,21 @@ def _publish(platform: Platform) -> None:
                     if stop.is_set():
                         raise KeyboardInterrupt
                 progress(f"published {count:,} records to {stream.topic_name} through {sink.through}")
+
+
+def _make_databases(platform: Platform) -> None:
+    """Fill the databases that are made up, or change them a little."""
+    from dw_platform.pipelines.databases import database_source
+    from dw_platform.pipelines.made_up_database import make_customers
+
+    for database in platform.config.databases:
+        if (plan := database.generate) is not None:
+            source = database_source(database)
+            made = make_customers(source.file, plan.rows, seed=plan.seed, now=platform.clock.now())
+            progress(
+                f"database {database.name}: {many(made.added, 'customer')} added, {made.changed:,} changed, "
+                f"{made.deleted:,} deleted"
+            )
 
 
 def _run(platform: Platform) -> None:

@@ -1,8 +1,8 @@
-"""`dw status`: tables, checks and streams at a glance, without Spark."""
+"""`dw status`: tables, checks, streams and extracts at a glance, without Spark."""
 
 import sys
 from datetime import timedelta
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
@@ -23,6 +23,9 @@ from dw_platform.pipelines.overview import (
 )
 from dw_platform.pipelines.streams_overview import StreamOverview, streams_overview
 from dw_platform.pipelines.validate import RESULTS_TABLE
+
+if TYPE_CHECKING:
+    from dw_platform.pipelines.extracts_overview import ExtractOverview
 
 _REFRESH_S = 2.0
 
@@ -67,6 +70,7 @@ def _show(platform: Platform, *, json: bool) -> list[UnreadableTable]:
     }
     unbuilt = unbuilt_tables(platform)
     streams = streams_overview(platform)
+    extracts = _extracts(platform)
     if json:
         emit_json(
             {
@@ -75,6 +79,7 @@ def _show(platform: Platform, *, json: bool) -> list[UnreadableTable]:
                 "tables": [entry.as_json() for entry in tables],
                 "checks": [entry.as_json() for entry in checks],
                 "streams": [entry.as_json() for entry in streams],
+                "extracts": [entry.as_json() for entry in extracts],
                 "unbuilt": unbuilt,
             }
         )
@@ -90,8 +95,21 @@ def _show(platform: Platform, *, json: bool) -> list[UnreadableTable]:
     if streams:
         say()
         emit_table("", ["stream", "table", "waiting", "oldest", "ingest"], [_stream_row(entry) for entry in streams])
+    if extracts:
+        say()
+        columns = ["extract", "table", "mode", "state", "position", "failures of the database"]
+        emit_table("", columns, [tuple(entry.as_json().values()) for entry in extracts])
     hint_at_unbuilt(unbuilt)
     return unreadable
+
+
+def _extracts(platform: Platform) -> "list[ExtractOverview]":
+    if not platform.config.databases:
+        return []
+    # Here, because the clients of databases come with it.
+    from dw_platform.pipelines.extracts_overview import extracts_overview
+
+    return extracts_overview(platform)
 
 
 def _row(entry: TableOverview | UnreadableTable, verdict: CheckOverview | None) -> tuple[object, ...]:

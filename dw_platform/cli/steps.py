@@ -74,6 +74,11 @@ def step_names(config: PlatformConfig) -> dict[str, str]:
     """Return what each step of the job `refresh` does, by the name that Dagster gives it."""
     built = {table.name.replace(".", "__"): f"build {table.name}" for table in config.lake.tables}
     built |= {stream.table.replace(".", "__"): f"ingest {stream.name}" for stream in config.streams}
+    for database in config.databases:
+        for table in database.tables:
+            step = table.table.replace(".", "__")
+            built[step] = f"extract {database.name}.{table.source}"
+            built[f"{step}_source_reachable"] = f"ask {database.name} for {table.table}"
     return built | {f"{entry.table.replace('.', '_')}_checks": f"check {entry.table}" for entry in config.quality}
 
 

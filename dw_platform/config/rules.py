@@ -38,6 +38,10 @@ def _ways_to_make_a_table(values: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _extracts(values: Mapping[str, Any]) -> Iterator[Problem]:
+    for place, database in entries(values, "databases", "*"):
+        if "generate" in database and not (text_at(database.get("url")) or "sqlite:").startswith("sqlite"):
+            allowed = "a url that begins with sqlite:///"
+            yield Problem(place=(*place, "generate"), message="makes up rows in SQLite only", allowed=allowed)
     for place, table in entries(values, "databases", "*", "tables", "*"):
         mode = table.get("mode", "full")
         if mode == "incremental" and "cursor" not in table:

@@ -313,6 +313,19 @@ class ExtractSection(Section):
     """Age of the table's newest commit at which Dagster shows it as stale; never when not set."""
 
 
+class MadeUpDatabaseSection(Section):
+    """A database that the platform makes up."""
+
+    kind: Literal["customers"]
+    """What to make up: `customers` of a shop in SQLite; each `dw demo` adds, changes and deletes a few."""
+
+    rows: Positive = 5_000
+    """How many rows it begins with."""
+
+    seed: Annotated[int, whole(0)] = 7
+    """The same seed makes the same rows."""
+
+
 class DatabaseSection(Section):
     """An operational database."""
 
@@ -339,3 +352,6 @@ class DatabaseSection(Section):
 
     tables: tuple[ExtractSection, ...] = ()
     """The tables to copy."""
+
+    generate: MadeUpDatabaseSection | None = None
+    """Rows that `dw demo` makes up, in a file of SQLite that it makes."""

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from dw_platform.config import DatabaseSection, PlatformConfig
-from dw_platform.extract.limits import DatabaseLimits
 from dw_platform.extract.manager import DatabaseStorageScalingManager
 from dw_platform.extract.source import DatabaseSource
 from dw_platform.foundation import UserError
+from dw_platform.pipelines.limits import effective_database_limits
 from dw_platform.pipelines.platform import Platform
 
 
@@ -63,16 +63,11 @@ def split_table(config: PlatformConfig, text: str) -> tuple[DatabaseSource, str]
     return source, table
 
 
-def database_limits(config: PlatformConfig) -> DatabaseLimits:
-    """Return the limits with which a process that asks databases starts."""
-    return DatabaseLimits(thresholds=config.scaling.pressure())
-
-
 def open_databases(platform: Platform) -> DatabaseStorageScalingManager:
     """Return what pages, streams and checks the platform's databases; close it after use."""
     return DatabaseStorageScalingManager(
         database_sources(platform.config),
         platform.store,
-        limits=database_limits(platform.config),
+        limits=effective_database_limits(platform),
         clock=platform.clock,
     )

@@ -30,8 +30,9 @@ from dw_platform.pipelines.extract_errors import (
 from dw_platform.pipelines.extract_full import FullCopy
 from dw_platform.pipelines.extract_plan import ExtractPlan, check_key, cut, describe_plan, lake_name, plan_extract
 from dw_platform.pipelines.extract_report import ExtractProgress, ExtractReport, OnProgress
-from dw_platform.pipelines.extract_state import ExtractState
+from dw_platform.pipelines.extract_state import ExtractState, shown_position
 from dw_platform.pipelines.health import record_outcome
+from dw_platform.pipelines.limits import effective_database_limits
 from dw_platform.pipelines.platform import Platform
 from dw_platform.pipelines.reconcile import Reconciliation
 from dw_platform.store import LeaseLock, LeaseMode, LeaseTimeoutError, internal_key
@@ -125,7 +126,7 @@ def reconcile_table(platform: Platform, name: str, *, on_progress: OnProgress = 
 def plan_of(platform: Platform, name: str, *, page_size: int | None = None) -> dict[str, Any]:
     """Return what an extraction would read, and how; nothing is read but the key's bounds."""
     extract = find_extract(platform, name)
-    plan = plan_extract(extract.database, extract.section, page_size=page_size)
+    plan = _plan(platform, extract, page_size)
     if extract.section.mode == "incremental":
         check_cursor(plan)
     workers = plan.workers(plan.cores_without_spark(platform))
@@ -223,7 +224,6 @@ class _Run:
             # Taken before the first row is read: what changes meanwhile is read again by the next run.
             cursor = text_of(self.plan.table, settled(self.plan).value)
         commit, state = copy.run(at, anew=anew, cursor=cursor)
-        ends = [lane.at for lane in state.lanes if lane.at is not None]
         return ExtractReport(
             name=self.extract.name,
             table=self.extract.section.table,
@@ -233,7 +233,7 @@ class _Run:
             written=state.rows,
             commits=copy.commits,
             version=commit.version,
-            position=state.cursor or (", ".join(map(str, ends[-1])) if ends else None),
+            position=shown_position(state),
             resumed=copy.resumed,
             duration_s=self.platform.clock.monotonic() - self.started,
         )
@@ -251,10 +251,17 @@ class _Run:
             replaced=changes.replaced,
             commits=changes.commits,
             version=self.table.snapshot().version,
-            position=state.cursor,
+            position=shown_position(state),
             duration_s=self.platform.clock.monotonic() - self.started,
             bound=changes.bound,
         )
+
+
+def _plan(platform: Platform, extract: Extract, page_size: int | None) -> ExtractPlan:
+    plan = plan_extract(extract.database, extract.section, page_size=page_size)
+    most = effective_database_limits(platform).max_connections
+    source = replace(plan.source, max_connections=min(most or plan.source.max_connections, plan.source.max_connections))
+    return replace(plan, source=source)
 
 
 def _open(
@@ -262,7 +269,7 @@ def _open(
 ) -> _Run:
     """Look at the source and make the table unless it is there."""
     started = platform.clock.monotonic()
-    plan = plan_extract(extract.database, extract.section, page_size=page_size)
+    plan = _plan(platform, extract, page_size)
     if extract.section.mode == "incremental":
         check_cursor(plan)
     table = platform.lake.table(extract.section.table)

@@ -104,3 +104,16 @@ def files_of(told: Mapping[str, Any]) -> list[DataFile]:
 
 def _position(value: Sequence[str | None] | None) -> Position | None:
     return None if value is None else tuple(value)
+
+
+def shown_position(state: ExtractState) -> str | None:
+    """Return how far a run came, for people: the cursor, or the key of the last lane that has one."""
+    if state.cursor is not None:
+        return _plain(state.cursor)
+    reached = [lane.at for lane in state.lanes if lane.at is not None]
+    return ", ".join("NULL" if text is None else _plain(text) for text in reached[-1]) if reached else None
+
+
+def _plain(text: str) -> str:
+    """Return a position's text without the mark that MySQL's and SQLite's values have."""
+    return text[2:] if text[1:2] == ":" and text[0] in "bdfimnrstx" else text

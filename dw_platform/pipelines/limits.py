@@ -2,6 +2,7 @@
 
 from dw_platform.bus import BusLimits
 from dw_platform.config import PlatformConfig
+from dw_platform.extract.limits import DatabaseLimits
 from dw_platform.pipelines.ingest_limits import IngestLimits
 from dw_platform.pipelines.platform import Platform
 from dw_platform.scaling import LimitCatalogue, LimitControl
@@ -30,13 +31,30 @@ def ingest_limits(config: PlatformConfig) -> IngestLimits:
     return IngestLimits(thresholds=config.scaling.pressure())
 
 
+def database_limits(config: PlatformConfig) -> DatabaseLimits:
+    """Return the limits with which a process that asks databases starts."""
+    return DatabaseLimits(thresholds=config.scaling.pressure())
+
+
 def limit_catalogue(config: PlatformConfig) -> LimitCatalogue:
     """Return every subsystem that has limits, by the name that it has in every process."""
     return LimitCatalogue(
-        {"bus": bus_limits(config), "ingest": ingest_limits(config), "streaming": streaming_limits(config)}
+        {
+            "bus": bus_limits(config),
+            "database": database_limits(config),
+            "ingest": ingest_limits(config),
+            "streaming": streaming_limits(config),
+        }
     )
 
 
 def limit_control(platform: Platform) -> LimitControl:
     """Return what watches and steers the subsystems, wherever they run."""
     return LimitControl(platform.store, limit_catalogue(platform.config), clock=platform.clock)
+
+
+def effective_database_limits(platform: Platform) -> DatabaseLimits:
+    """Return the limits of databases that are in force now, changes of operators among them."""
+    limits = limit_control(platform).effective("database")
+    assert isinstance(limits, DatabaseLimits)
+    return limits

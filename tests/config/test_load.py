@@ -153,6 +153,11 @@ ORDERS = "{name: shop.orders, generate: {kind: orders}}"
             "does not belong to full",
         ),
         (
+            "databases: [{name: a, url: 'mysql://h/x', generate: {kind: customers}}]",
+            "databases[0].generate",
+            "makes up rows in SQLite only",
+        ),
+        (
             "databases: [{name: a, url: 'sqlite:///x', tables: [{source: t, table: b.c, reconcile: '@daily'}]}]",
             "databases[0].tables[0].reconcile",
             "does not belong to full",
@@ -168,8 +173,7 @@ ORDERS = "{name: shop.orders, generate: {kind: orders}}"
             "leaves out k; allowed: with the key and the cursor",
         ),
         (
-            "databases: [{name: a, url: 'sqlite:///x', tables: [{source: t, table: b.c, mode: incremental, cursor: c, "
-            "overlap: soon}]}]",
+            "databases: [{name: a, url: 'sqlite:///x', tables: [{source: t, table: b.c, mode: incremental, cursor: c, overlap: soon}]}]",  # noqa: E501
             "databases[0].tables[0].overlap",
             "cannot be soon; allowed: a duration with its unit",
         ),
