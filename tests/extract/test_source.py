@@ -1,9 +1,10 @@
 import pickle
 import socket
 import sqlite3
+import tempfile
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from dw_platform.extract.errors import (
 from dw_platform.extract.source import DatabaseSource, adbc_connection, open_engine, scrubbed, translated
 from dw_platform.foundation import InvalidValueError, PlatformError
 from tests.extract.conftest import Sandbox
-from tests.servers import free_port
+from tests.servers import free_port, postgres_server
 
 SECRET = "hun/ter:2@x"
 QUOTED = "hun%2Fter%3A2%40x"
@@ -187,6 +188,30 @@ class TestPostgres:
                     attempt(DatabaseSource(name="pg", url=other))
                 assert_no_password(caught.value)
 
+    def test_a_wrong_password_is_refused(self) -> None:
+        import psycopg
+
+        # A server of its own, because the shared one trusts everybody.
+        directory = Path(tempfile.mkdtemp(prefix="dw-postgres-login-"))
+        server = postgres_server(directory)
+        try:
+            with psycopg.connect(server.get_uri(), autocommit=True) as admin:
+                admin.execute("CREATE ROLE app LOGIN PASSWORD 'right'")
+                rules = Path(str(admin.execute("SHOW hba_file").fetchone()[0]))  # type: ignore[index]
+                rules.write_text("local all app scram-sha-256\n" + rules.read_text())
+                admin.execute("SELECT pg_reload_conf()")
+            url = server.get_uri().replace("postgres:@", f"app:{QUOTED}@")
+            right = DatabaseSource(name="pg", url=server.get_uri().replace("postgres:@", "app:right@"))
+            # The rules are read again soon after the call, not by it.
+            for attempt in (connected, adbc_connection):
+                error = _refusal(attempt, DatabaseSource(name="pg", url=url))
+                assert "password authentication failed" in error.cause
+                assert_no_password(error)
+            assert connected(right) == 1
+            adbc_connection(right).close()
+        finally:
+            server.cleanup()
+
     def test_a_table_that_may_not_be_read_says_so(self, guarded: DatabaseSource) -> None:
         with pytest.raises(DatabaseAccessError, match="permission denied for table t") as caught:
             fetched(guarded, "SELECT * FROM t")
@@ -273,6 +298,17 @@ def test_a_driver_that_quotes_the_address_is_cleaned() -> None:
 def test_what_no_driver_raised_passes_unchanged() -> None:
     with pytest.raises(KeyError), translated(DatabaseSource(name="x", url="sqlite:///a.db")):
         raise KeyError("x")
+
+
+def _refusal(attempt: Callable[[DatabaseSource], Any], source: DatabaseSource) -> DatabaseAccessError:
+    """Return the error of a login, tried again while the server still takes everybody."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            attempt(source)
+        except DatabaseAccessError as error:
+            return error
+    pytest.fail("the server takes any password")
 
 
 def assert_no_password(error: BaseException) -> None:
