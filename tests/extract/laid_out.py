@@ -227,6 +227,7 @@ def pages(
         if len(page) < size:
             return found
         after = page[-1][1]
+        assert len(found) < 500, "the pages do not get on"
     raise AssertionError
 
 

@@ -34,6 +34,7 @@ def all_pages(
         if not page.has_more:
             return found
         token = page.continuation_token
+        assert len(found) < 5_000, "the pages do not get on"
     raise AssertionError
 
 
