@@ -52,6 +52,8 @@ class Measure:
     name: str
     run: Callable[[], Any]
     peer: str | None = None
+    before: Callable[[], Any] = lambda: None
+    """What every run needs first, such as an empty place; not timed."""
 
 
 def available() -> dict[str, str]:
@@ -92,6 +94,7 @@ def measure(measures: Sequence[Measure], *, repeats: int, units: float, unit: st
     rates: dict[str, list[float]] = {each.name: [] for each in measures}
     for turn in range(repeats + 1):
         for each in measures:
+            each.before()
             started = time.perf_counter()
             each.run()
             if turn:

@@ -26,7 +26,8 @@ from dw_platform.lake.upsert import (
     upsert_engine,
 )
 
-# From here on the work is worth a JVM, if none runs yet.
+# From here on the work is worth a job of Spark, and from there on also the start of a JVM.
+_WORTH_A_JOB_BYTES = 32 * 1024 * 1024
 _WORTH_A_JVM_BYTES = 512 * 1024 * 1024
 # Parquet is read and written outside the interpreter's lock, so two fill two cores; more need Spark.
 _THREADS = 2
@@ -104,7 +105,8 @@ def _write_again(change: Change, deleted: tuple[str, ...]) -> UpsertReport:
 
 
 def _stage_remains(target: LoadTarget, base: Snapshot, changes: Changes, old: Sequence[LoggedFile]) -> Staging:
-    worth = target.spark.started or sum(file.size for file in old) >= _WORTH_A_JVM_BYTES
+    least = _WORTH_A_JOB_BYTES if target.spark.started else _WORTH_A_JVM_BYTES
+    worth = sum(file.size for file in old) >= least
     tasks = survivors(changes, old, target.spark.parallelism if worth else _THREADS)
     return stage(tasks, _prepared(base), spark=target.spark.get if worth else None, threads=_THREADS)
 

@@ -13,33 +13,21 @@ import json
 import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from dw_platform.foundation import PermanentError
+from dw_platform.lake.lane_task import Lane, LaneWork, lane_task
 from dw_platform.lake.opening import StorageUnreachableError
 from dw_platform.lake.parquet import WriteJob
-from dw_platform.lake.parts import LaneReader, Part, PartBoard, ReadPage, write_lanes
-from dw_platform.lake.task_errors import carried, packed, task_error, unpacked
+from dw_platform.lake.parts import LaneReader, Part, PartBoard, ReadPage
+from dw_platform.lake.task_errors import task_error, unpacked
 
 # How soon a finished part is noticed; a look is one listing of a small folder.
 _LOOK_EVERY_S = 0.1
-
-Lane = tuple[int, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """What the tasks do: each takes a hand of lanes and reads them one after the other."""
-
-    job: WriteJob
-    hands: Sequence[Sequence[Lane]]
-    read: LaneReader
-    part_rows: int
 
 
 def run_lanes(
@@ -56,7 +44,7 @@ def run_lanes(
     if not hands:
         return
     board, chains = PartBoard(job.location, job.job_id), _Chains(dict(lanes))
-    work = _Work(job, hands, read, part_rows)
+    work = LaneWork(job, hands, read, part_rows)
     with _in_threads(work) if spark is None else _in_spark(work, spark()) as under_way:
         while not (ended := under_way.wait(_LOOK_EVERY_S)):
             yield from chains.take(board)
@@ -131,7 +119,7 @@ class _UnderWay:
 
 
 @contextlib.contextmanager
-def _in_threads(work: _Work) -> Iterator[_UnderWay]:
+def _in_threads(work: LaneWork) -> Iterator[_UnderWay]:
     stop = threading.Event()
 
     def until_stopped(lane: int, start: Any) -> Iterator[ReadPage]:
@@ -143,7 +131,7 @@ def _in_threads(work: _Work) -> Iterator[_UnderWay]:
     def run() -> None:
         with concurrent.futures.ThreadPoolExecutor(len(work.hands), "lane") as pool:
             stoppable = replace(work, read=until_stopped)
-            running = [pool.submit(_write, stoppable, hand) for hand in range(len(work.hands))]
+            running = [pool.submit(stoppable.write, hand) for hand in range(len(work.hands))]
             done, _ = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_EXCEPTION)
             errors = [error for each in done if (error := each.exception()) is not None]
             if errors:
@@ -158,10 +146,6 @@ def _in_threads(work: _Work) -> Iterator[_UnderWay]:
         under_way.join()
 
 
-def _write(work: _Work, hand: int) -> None:
-    write_lanes(work.job, work.hands[hand], work.read, part_rows=work.part_rows)
-
-
 class LanesStoppedError(PermanentError):
     """Whoever wanted the parts does not want more of them."""
 
@@ -170,7 +154,7 @@ class LanesStoppedError(PermanentError):
 
 
 @contextlib.contextmanager
-def _in_spark(work: _Work, session: SparkSession) -> Iterator[_UnderWay]:
+def _in_spark(work: LaneWork, session: SparkSession) -> Iterator[_UnderWay]:
     tag = f"dw-lanes-{secrets.token_hex(6)}"
     under_way = _UnderWay(lambda: _run_job(work, session, tag))
     try:
@@ -182,23 +166,12 @@ def _in_spark(work: _Work, session: SparkSession) -> Iterator[_UnderWay]:
         under_way.join()
 
 
-def _run_job(work: _Work, session: SparkSession, tag: str) -> None:
-    """One task for each hand; a permanent error travels as a value, for Spark would retry a raised one."""
-
-    def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for number in (value for batch in numbers for value in batch.column(0).to_pylist()):
-            error = None
-            with carried():
-                try:
-                    _write(work, number)
-                except PermanentError as refused:
-                    error = packed(refused)
-            yield pa.RecordBatch.from_arrays([pa.array([error], pa.string())], ["error"])
-
+def _run_job(work: LaneWork, session: SparkSession, tag: str) -> None:
+    """Run one task for each hand of lanes."""
     count = len(work.hands)
     session.addTag(tag)
     try:
-        told = session.range(0, count, 1, count).mapInArrow(run, "error string").collect()
+        told = session.range(0, count, 1, count).mapInArrow(lane_task(work), "error string").collect()
     except PySparkException as error:
         raise task_error(str(error)) from error
     finally:

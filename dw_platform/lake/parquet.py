@@ -4,8 +4,8 @@ A file that was written is not part of the table until the driver commits it. Na
 a failed job left behind can be found and removed, and no two attempts ever share a file.
 
 Durability: on a local disk a file and its folder are fsynced before `write_batches` reports the file.
-Memory: rows are gathered up to `ROW_GROUP_BYTES` a file and `GATHERED_BYTES` in all files under way, of which there
-are at most `MAX_OPEN_FILES`.
+Memory: rows are gathered up to a job's `row_group_bytes` a file and `GATHERED_BYTES` in all files under way, of which
+there are at most `MAX_OPEN_FILES`.
 """
 
 import contextlib
@@ -56,6 +56,8 @@ class WriteJob:
     partition_by: tuple[str, ...] = ()
     indexed: frozenset[ColumnPath] = frozenset()
     target_file_bytes: int = TARGET_FILE_BYTES
+    row_group_bytes: int = ROW_GROUP_BYTES
+    """Rows gather up to this before they are encoded, which takes about as much again."""
 
     @property
     def file_schema(self) -> pa.Schema:
@@ -201,7 +203,7 @@ class _OpenFile:
         self._gathered.append(rows)
         self._rows += len(rows)
         self.gathered_bytes += rows.nbytes
-        if self._rows >= ROW_GROUP_ROWS or self.gathered_bytes >= ROW_GROUP_BYTES:
+        if self._rows >= ROW_GROUP_ROWS or self.gathered_bytes >= self._job.row_group_bytes:
             self.flush()
 
     def finish(self) -> DataFile:

@@ -154,6 +154,8 @@ def write_lane(job: WriteJob, lane: int, start: Any, read: LaneReader, *, part_r
             if writing.rows >= part_rows or page.last:
                 board.post(writing.finish(last=page.last))
                 writing = _Writing(job, lane, page.end)
+                # What the part took is given back, or Arrow's allocator would keep it for the next one.
+                pa.default_memory_pool().release_unused()
     except BaseException:
         writing.discard()
         raise

@@ -21,7 +21,6 @@ from dw_platform.lake.lanes import run_lanes
 from dw_platform.lake.load import LoadState, TableLoad
 from dw_platform.lake.parquet import WriteJob
 from dw_platform.lake.parts import Part
-from dw_platform.lake.planning import new_job
 from dw_platform.lake.value_files import ValueFiles
 from dw_platform.pipelines.extract_errors import UnusableCursorError
 from dw_platform.pipelines.extract_plan import ExtractPlan, lake_name
@@ -89,7 +88,7 @@ class Changes:
             cursor=reached,
         )
         if horizon.value is not None:
-            job = new_job(at.snapshot, self.plan.schema)
+            job = self.plan.job(at.snapshot)
             try:
                 for parts in self._steps(self._parts(job, self._query(reached, horizon)), at):
                     at, state = self._merge(at, state, parts)
@@ -106,8 +105,8 @@ class Changes:
 
     def _parts(self, job: WriteJob, query: TableQuery) -> Iterator[Part]:
         pages = self.plan.pages([None], ValueFiles(job.location), query)
-        spark = self.platform.spark.get if self.platform.spark.started else None
-        return run_lanes(job, [(0, None)], pages, workers=1, part_rows=self.plan.section.commit_rows, spark=spark)
+        # One lane, so that rows arrive in the order of the cursor: a job of Spark would have one task.
+        return run_lanes(job, [(0, None)], pages, workers=1, part_rows=self.plan.section.commit_rows, spark=None)
 
     def _steps(self, parts: Iterator[Part], at: LoadState) -> Iterator[list[Part]]:
         """Yield as many parts as are merged at once."""

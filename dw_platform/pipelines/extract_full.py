@@ -17,7 +17,6 @@ from dw_platform.lake.lanes import run_lanes
 from dw_platform.lake.load import LoadState, TableLoad
 from dw_platform.lake.parquet import DataFile, WriteJob
 from dw_platform.lake.parts import Part
-from dw_platform.lake.planning import new_job
 from dw_platform.lake.reports import CommitReport
 from dw_platform.lake.value_files import ValueFiles
 from dw_platform.pipelines.extract_plan import ExtractPlan, check_key, cut
@@ -48,7 +47,7 @@ class FullCopy:
             at, state = self._begin(at, cursor)
         else:
             self.resumed = True
-        job = new_job(at.snapshot, self.plan.schema)
+        job = self.plan.job(at.snapshot)
         try:
             at, state = self._read(at, state, files, job)
         finally:

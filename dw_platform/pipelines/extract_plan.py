@@ -18,6 +18,9 @@ from dw_platform.extract.reader import PageReader, TableQuery
 from dw_platform.extract.sampling import estimated_rows, free_connections, split_positions
 from dw_platform.extract.source import DatabaseSource, open_engine, translated
 from dw_platform.extract.types import ColumnMapping, map_columns
+from dw_platform.lake.parquet import WriteJob
+from dw_platform.lake.planning import new_job
+from dw_platform.lake.snapshot import Snapshot
 from dw_platform.lake.value_files import ValueFiles
 from dw_platform.pipelines.databases import database_source
 from dw_platform.pipelines.extract_read import LanePages
@@ -29,6 +32,7 @@ _THREADS = 2
 # Several lanes a task, so that one that turns out larger does not keep the others waiting; but each leaves a last,
 # smaller file, so only where there are enough rows.
 _LANES_A_TASK = 4
+_ROW_GROUP_BYTES = 8 * 1024 * 1024
 # What Delta refuses in a name of a table without column mapping.
 _FORBIDDEN = str.maketrans(dict.fromkeys(" ,;{}()\n\t=", "_"))
 _LENGTH = {"postgresql": "octet_length({})", "mysql": "OCTET_LENGTH({})", "sqlite": "length(CAST({} AS BLOB))"}
@@ -100,6 +104,10 @@ class ExtractPlan:
             files={column: file_column(column) for column in self.section.files},
             values=values,
         )
+
+    def job(self, base: Snapshot) -> WriteJob:
+        """Return what the tasks write: smaller row groups than elsewhere, because each task holds pages besides."""
+        return replace(new_job(base, self.schema), row_group_bytes=_ROW_GROUP_BYTES)
 
     def workers(self, cores: int) -> int:
         """Return how many tasks read at once: no more than there are cores, and connections to have."""

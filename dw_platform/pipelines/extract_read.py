@@ -20,7 +20,7 @@ from dw_platform.extract.values import NoValueError, RowGoneError, ValueReader
 from dw_platform.lake.parts import ReadPage
 from dw_platform.lake.value_files import ValueFiles
 
-PAGE_BYTES = 32 * 1024 * 1024
+PAGE_BYTES = 8 * 1024 * 1024
 # Until a page has shown how wide rows are.
 _FIRST_PAGE = 5_000
 _LEAST_ROWS = 100

@@ -37,7 +37,6 @@ from dw_platform.lake.changes import ChangedRows
 from dw_platform.lake.lanes import run_lanes
 from dw_platform.lake.load import LoadState, TableLoad
 from dw_platform.lake.parts import Part
-from dw_platform.lake.planning import new_job
 from dw_platform.lake.value_files import ValueFiles
 from dw_platform.pipelines.extract_plan import ExtractPlan, lake_name
 from dw_platform.pipelines.extract_state import ExtractState
@@ -182,7 +181,7 @@ class Reconciliation:
     def _read(
         self, at: LoadState, lanes: Sequence[tuple[Position | None, Position | None]], *where: Condition
     ) -> list[Part]:
-        job = new_job(at.snapshot, self.plan.schema)
+        job = self.plan.job(at.snapshot)
         query = replace(self.plan.query, where=where)
         parts = run_lanes(
             job,

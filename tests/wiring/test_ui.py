@@ -119,6 +119,8 @@ def test_the_demo_reports_its_tables_and_checks(report: dict[str, Any]) -> None:
     assert tables["shop.orders"]["rows"] == 200_000
     assert tables["shop.orders"]["writer"] == "arrow"
     assert {name for name in tables if not name.startswith("web.")} == {
+        "crm.customers",
+        "ops.health",
         "ops.quality_results",
         "shop.daily_revenue",
         "shop.orders",
@@ -126,7 +128,7 @@ def test_the_demo_reports_its_tables_and_checks(report: dict[str, Any]) -> None:
     assert (tables["web.clicks"]["rows"], tables["web.clicks_rejected"]["rows"]) == (19_996, 4)
     assert tables["web.popular_pages"]["rows"] == 6
     assert [(stream["stream"], stream["lag"]) for stream in report["streams"]] == [("clicks", 0)]
-    assert [check["failed"] for check in report["checks"]] == [[], [], []]
+    assert [check["failed"] for check in report["checks"]] == [[], [], [], []]
 
 
 def test_the_graph_shows_both_tables_with_their_checks(page: Any) -> None:
@@ -148,6 +150,18 @@ def test_a_table_shows_its_columns_rows_and_writer(page: Any) -> None:
     text = page.inner_text("body")
     assert "200,000" in text or "200000" in text
     assert "arrow" in text
+
+
+def test_a_table_of_a_database_shows_how_far_it_is_and_whether_its_source_answers(page: Any) -> None:
+    page.goto("/assets/crm/customers")
+    page.get_by_text("rows_per_second").first.wait_for()
+    keep(page, "extract")
+    text = page.inner_text("body")
+    assert "5,000" in text or "5000" in text
+    assert "position" in text
+    page.goto("/assets/crm/customers?view=checks")
+    page.get_by_text("source_reachable").first.wait_for()
+    assert "Failed" not in page.inner_text("body")
 
 
 def test_the_checks_of_a_table_have_passed_and_can_be_run_alone(page: Any) -> None:
