@@ -28,6 +28,7 @@ from dw_platform.pipelines.platform import Platform
 
 # Below this a Spark job, and a JVM if none runs yet, costs more than it saves.
 WORTH_SPARK_ROWS = 200_000
+_LARGE_ROWS = 10_000_000
 _THREADS = 2
 # Several lanes a task, so that one that turns out larger does not keep the others waiting; but each leaves a last,
 # smaller file, so only where there are enough rows.
@@ -121,7 +122,7 @@ class ExtractPlan:
 
     def use_spark(self, platform: Platform) -> bool:
         """Return whether Spark tasks read it, rather than threads of this process."""
-        return platform.spark.started or (self.estimated_rows or WORTH_SPARK_ROWS) >= WORTH_SPARK_ROWS
+        return platform.spark.started or self._expected_rows >= WORTH_SPARK_ROWS
 
     def cores(self, platform: Platform) -> int:
         """Return how many tasks can run at once."""
@@ -133,9 +134,17 @@ class ExtractPlan:
 
     def lane_count(self, workers: int, commit_rows: int) -> int:
         """Return into how many ranges the key is cut."""
-        rows = self.estimated_rows or 0
+        rows = self._expected_rows
         many = rows >= _LANES_A_TASK * workers * commit_rows
         return workers * (_LANES_A_TASK if many else 1) if rows >= workers * self.page_rows else 1
+
+    @property
+    def _expected_rows(self) -> int:
+        if self.estimated_rows is not None:
+            return self.estimated_rows
+        # A table that nobody can estimate was too large to be counted; a view is read as one range anyway, because
+        # cutting it would compute it once for each cut.
+        return 0 if self.table.is_view else _LARGE_ROWS
 
     def _ordered(self, name: str) -> OrderColumn:
         return OrderColumn(name, nullable=self.table.column(name).nullable)

@@ -202,14 +202,14 @@ def test_a_copy_begins_again_when_its_files_are_gone_or_it_is_too_old(sqlite_box
 
 
 def test_a_table_that_is_dropped_in_the_middle_leaves_the_copy_as_it_was(box: Sandbox, tmp_path: Path) -> None:
-    make_people(box, 2_000)
-    with platform_for(box, tmp_path, page_size=20, commit_rows=100) as platform:
+    make_people(box, 12_000)
+    with platform_for(box, tmp_path, page_size=10, commit_rows=50) as platform:
         extract_table(platform, "crm.people")
-        dropping = after(100, lambda: box.run("DROP TABLE people"))
+        dropping = after(50, lambda: box.run("DROP TABLE people"))
         with pytest.raises(SourceChangedError) as gone:
             extract_table(platform, "crm.people", on_progress=dropping)
         assert gone.value.table.endswith("people")
-        assert ids(platform) == list(range(1, 2_001))
+        assert ids(platform) == list(range(1, 12_001))
         with pytest.raises(UnknownSourceTableError):
             extract_table(platform, "crm.people")
 
