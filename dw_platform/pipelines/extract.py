@@ -172,11 +172,18 @@ class _Run:
     def bring_up_to_date(self, *, full: bool) -> ExtractReport:
         """Copy everything, or what is new."""
         at = self.load.state()
-        reached = None if full or self.extract.section.mode == "full" else self._reached(at)
-        if reached is None:
-            return self._copy_all(at, anew=full)
-        self._fit_columns()
-        return self._copy_changes(self.load.state(), reached)
+        incremental = self.extract.section.mode == "incremental"
+        reached = self._reached(at) if incremental and not full else None
+        if reached is not None:
+            self._fit_columns()
+            return self._copy_changes(self.load.state(), reached)
+        copied = self._copy_all(at, anew=full)
+        if not copied.resumed or not incremental:
+            return copied
+        # Its first half may be days old; what has changed since then is newer than the cursor that it began with.
+        at = self.load.state()
+        reached = self._reached(at)
+        return copied if reached is None else _together(copied, self._copy_changes(at, reached))
 
     def reconcile(self, before: ExtractReport) -> ExtractReport:
         """Compare keys after the table was brought up to date, which `before` tells about."""
@@ -255,6 +262,21 @@ class _Run:
             duration_s=self.platform.clock.monotonic() - self.started,
             bound=changes.bound,
         )
+
+
+def _together(copied: ExtractReport, changed: ExtractReport) -> ExtractReport:
+    """Return the report of a copy and of the changes that were read behind it."""
+    return replace(
+        copied,
+        rows=copied.rows + changed.rows,
+        pages=copied.pages + changed.pages,
+        written=copied.written + changed.written,
+        replaced=changed.replaced,
+        commits=copied.commits + changed.commits,
+        version=changed.version,
+        position=changed.position,
+        duration_s=changed.duration_s,
+    )
 
 
 def _plan(platform: Platform, extract: Extract, page_size: int | None) -> ExtractPlan:

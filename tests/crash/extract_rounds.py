@@ -76,8 +76,10 @@ class CrashRounds:
             extract_table(self.platform, "crm.people")
         reconcile_table(self.platform, "crm.followed")
         source = self._source()
-        assert self._rows("crm.copied") == source
-        assert self._rows("crm.followed") == source
+        for table in ("crm.copied", "crm.followed"):
+            rows = self._rows(table)
+            wrong = [key for key in sorted(source.keys() | rows.keys()) if source.get(key) != rows.get(key)]
+            assert not wrong, f"{table}: {len(wrong)} rows differ, the first is {wrong[0]}"
 
     def check(self) -> None:
         """A table shows nothing, or every row that was always there; and no key twice."""

@@ -115,6 +115,19 @@ def test_a_long_backlog_is_merged_in_steps_that_a_killed_run_remembers(sqlite_bo
         assert ids(platform) == list(range(1, 1_001))
 
 
+def test_rows_that_changed_behind_an_interrupted_copy_are_read_when_it_goes_on(box: Sandbox, tmp_path: Path) -> None:
+    make_people(box, 1_000)
+    with platform_for(box, tmp_path, **BY_TIME, overlap="1s", page_size=100, commit_rows=200) as platform:
+        with pytest.raises(StoppedByTestError):
+            extract_table(platform, "crm.people", on_progress=after(400))
+        box.run(f"UPDATE people SET name = 'changed', seen = '{moment(2_000)}' WHERE id = 7")
+        report = extract_table(platform, "crm.people")
+        assert (report.mode, report.resumed, report.replaced) == ("full", True, 1)
+        rows = copied(platform)
+        assert [row["id"] for row in rows] == list(range(1, 1_001))
+        assert rows[6]["name"] == "changed"
+
+
 def test_a_new_column_of_the_source_is_taken_in_and_a_lost_one_is_refused(box: Sandbox, tmp_path: Path) -> None:
     make_people(box, 10)
     with platform_for(box, tmp_path, **BY_TIME) as platform:
