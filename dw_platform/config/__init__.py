@@ -3,9 +3,10 @@
 Loading is quick and touches nothing but the file: no Spark, no Great Expectations, no Dagster.
 """
 
+from dw_platform.config.backups import BackupPolicySection, BackupsSection
 from dw_platform.config.checks import CheckSection, QualitySection
 from dw_platform.config.load import load_config, parse_config
-from dw_platform.config.operations import BackupPolicySection, GatewaySection, ScalingSection
+from dw_platform.config.operations import GatewaySection, ScalingSection
 from dw_platform.config.platform import PlatformConfig
 from dw_platform.config.problems import ConfigError, Problem
 from dw_platform.config.producers import Producer, produced_tables
@@ -15,6 +16,7 @@ from dw_platform.config.storage import GenerateSection, LakeSection, SparkSectio
 
 __all__ = [
     "BackupPolicySection",
+    "BackupsSection",
     "BrokerSection",
     "CheckSection",
     "ConfigError",

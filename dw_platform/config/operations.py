@@ -1,24 +1,18 @@
-"""Sections `backups`, `scaling`, `gateway`, `bus`, `dagster`, `fabric`: how the platform runs and stays stable."""
+"""Sections `scaling`, `gateway`, `bus`, `dagster`, `fabric`: how the platform runs and stays stable."""
 
 from datetime import timedelta
 from typing import Annotated, Literal
 
-from pydantic import Field
-
 from dw_platform.config.section import Section
 from dw_platform.config.values import (
-    Cron,
     Duration,
     File,
     Host,
-    Location,
-    Name,
     Port,
     Positive,
     Share,
     Size,
     Switch,
-    TablePattern,
     TopicName,
 )
 from dw_platform.config.written import power_of_two, whole
@@ -27,48 +21,6 @@ from dw_platform.scaling import DEFAULT_THRESHOLDS, PressureThresholds
 # What the bus itself allows; tests hold these to it.
 BusPartitions = Annotated[int, whole(1, 1024)]
 RingSize = Annotated[int, power_of_two(2, 1 << 24)]
-
-
-class KeepSection(Section):
-    """How many backups stay; the newest restorable one always does."""
-
-    last: Positive = 30
-    """How many backups stay at most."""
-
-    age: Duration = Field(default=timedelta(days=90), alias="for")
-    """How long a backup stays."""
-
-    max_size: Size = 100 * 1000**3
-    """How much the backups of this policy may hold."""
-
-
-class BackupPolicySection(Section):
-    """Which tables are backed up, how often and for how long."""
-
-    name: Name
-    """Name of the policy, for commands such as dw backup run NAME."""
-
-    tables: tuple[TablePattern, ...] = Field(min_length=1)
-    """Tables that something here produces, or patterns such as shop.*."""
-
-    schedule: Cron | None = None
-    """When to back up, in UTC; only on demand when not set."""
-
-    full_every: Duration = timedelta(days=7)
-    """How often a full backup starts a new chain; what lies between is incremental."""
-
-    keep: KeepSection = KeepSection()
-    """Which backups stay."""
-
-
-class BackupsSection(Section):
-    """Where backups go, and what is backed up."""
-
-    repository: Location | None = None
-    """A folder, or s3://BUCKET/PREFIX; HOME/backups when not set, which a broken disk takes along."""
-
-    policies: tuple[BackupPolicySection, ...] = ()
-    """What is backed up."""
 
 
 class ThresholdsSection(Section):

@@ -5,9 +5,9 @@ from typing import Any
 
 from pydantic import Field, PrivateAttr
 
+from dw_platform.config.backups import BackupsSection
 from dw_platform.config.checks import QualitySection
 from dw_platform.config.operations import (
-    BackupsSection,
     BusSection,
     DagsterSection,
     FabricSection,

@@ -23,7 +23,7 @@ from dw_platform.scaling import PressureThresholds
 
 def broken_rules(values: Mapping[str, Any]) -> list[Problem]:
     """Return every rule that the document breaks."""
-    own = (_ways_to_make_a_table, _extracts, _checks, _thresholds, _fabric)
+    own = (_ways_to_make_a_table, _extracts, _encryption, _checks, _thresholds, _fabric)
     return [problem for rule in (*REFERENCES, *STREAM_RULES, *own) for problem in rule(values)]
 
 
@@ -52,6 +52,14 @@ def _extracts(values: Mapping[str, Any]) -> Iterator[Problem]:
                 if key in table:
                     yield Problem(place=(*place, key), message="does not belong to full", allowed="mode: incremental")
         yield from _left_out(place, table)
+
+
+def _encryption(values: Mapping[str, Any]) -> Iterator[Problem]:
+    for place, encryption in entries(values, "backups", "encryption"):
+        if ("key" in encryption) == ("key_file" in encryption):
+            both = "key" in encryption
+            message = "has both key and key_file" if both else "has no key"
+            yield Problem(place=place, message=message, allowed="exactly one of key and key_file")
 
 
 def _left_out(place: Place, table: Mapping[str, Any]) -> Iterator[Problem]:
