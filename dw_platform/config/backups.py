@@ -65,16 +65,13 @@ class BackupPolicySection(Section):
 
 
 class BackupEncryptionSection(Section):
-    """How a repository is encrypted (AES-256-GCM). Whoever loses the key loses the backups."""
+    """How a new repository is encrypted (AES-256-GCM). Whoever loses the key loses the backups."""
 
     key: Password | None = None
-    """Key of 32 bytes as base64 or hex; write it as ${NAME}. `dw backup key` makes one."""
+    """Any text of 12 characters or more; write it as ${NAME}. `dw backup key` makes a good one."""
 
     key_file: File | None = None
     """File with the key. Exactly one of `key` and `key_file` is needed."""
-
-    old_keys: tuple[Password, ...] = ()
-    """Keys that older backups were made with, for reading them."""
 
 
 class BackupVerifySection(Section):

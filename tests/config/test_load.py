@@ -54,7 +54,7 @@ ORDERS = "{name: shop.orders, generate: {kind: orders}}"
         ("lake: {tables: [{name: a.b.c, sql: x}]}", "lake.tables[0].name", "allowed: schema.table"),
         ("lake: {tables: [{name: ops.x, sql: x}]}", "lake.tables[0].name", "the platform's own schema ops"),
         ("lake: {tables: [{name: a.b}]}", "lake.tables[0]", "allowed: generate or sql"),
-        ("backups: {encryption: {old_keys: [a]}}", "backups.encryption", "has no key; allowed: exactly one of key"),
+        ("backups: {encryption: {}}", "backups.encryption", "has no key; allowed: exactly one of key"),
         ("backups: {encryption: {key: a, key_file: b}}", "backups.encryption", "has both key and key_file"),
         ("backups: {grace: 30m}", "backups.grace", "at least 1h"),
         (
