@@ -10,21 +10,19 @@ is raised. Whoever stops early (closes the generator) ends the tasks as soon as 
 import concurrent.futures
 import contextlib
 import json
-import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from dw_platform.foundation import PermanentError
-from dw_platform.lake.lane_task import Lane, LaneWork, lane_task
+from dw_platform.lake.jobs import UnderWay, job_under_way
+from dw_platform.lake.lane_task import Lane, LaneWork
 from dw_platform.lake.opening import StorageUnreachableError
 from dw_platform.lake.parquet import WriteJob
 from dw_platform.lake.parts import LaneReader, Part, PartBoard, ReadPage
-from dw_platform.lake.task_errors import task_error, unpacked
 
 # How soon a finished part is noticed; a look is one listing of a small folder.
 _LOOK_EVERY_S = 0.1
@@ -45,7 +43,8 @@ def run_lanes(
         return
     board, chains = PartBoard(job.location, job.job_id), _Chains(dict(lanes))
     work = LaneWork(job, hands, read, part_rows)
-    with _in_threads(work) if spark is None else _in_spark(work, spark()) as under_way:
+    running = _in_threads(work) if spark is None else job_under_way(spark(), len(hands), work.write, "lanes")
+    with running as under_way:
         while not (ended := under_way.wait(_LOOK_EVERY_S)):
             yield from chains.take(board)
         yield from chains.take(board)
@@ -86,40 +85,8 @@ class _Chains:
         return json.dumps(part.start) == self._at[part.lane]
 
 
-class _Ended:
-    """That a run is over, and what it failed with."""
-
-    def __init__(self, error: BaseException | None) -> None:
-        self.error = error
-
-
-class _UnderWay:
-    """Work on a thread that can be waited for."""
-
-    def __init__(self, work: Callable[[], None]) -> None:
-        self._done = threading.Event()
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, args=(work,), name="lanes", daemon=True)
-        self._thread.start()
-
-    def wait(self, timeout_s: float) -> _Ended | None:
-        """Return the end, or None if it has not come yet."""
-        return _Ended(self._error) if self._done.wait(timeout_s) else None
-
-    def join(self) -> None:
-        self._thread.join()
-
-    def _run(self, work: Callable[[], None]) -> None:
-        try:
-            work()
-        except BaseException as error:  # noqa: BLE001  the driver raises it on its own thread
-            self._error = error
-        finally:
-            self._done.set()
-
-
 @contextlib.contextmanager
-def _in_threads(work: LaneWork) -> Iterator[_UnderWay]:
+def _in_threads(work: LaneWork) -> Iterator[UnderWay]:
     stop = threading.Event()
 
     def until_stopped(lane: int, start: Any) -> Iterator[ReadPage]:
@@ -138,7 +105,7 @@ def _in_threads(work: LaneWork) -> Iterator[_UnderWay]:
                 stop.set()
                 raise errors[0]
 
-    under_way = _UnderWay(run)
+    under_way = UnderWay(run, "lanes")
     try:
         yield under_way
     finally:
@@ -151,31 +118,3 @@ class LanesStoppedError(PermanentError):
 
     def __init__(self) -> None:
         super().__init__("The read was stopped; it goes on from its last committed part when it is started again.")
-
-
-@contextlib.contextmanager
-def _in_spark(work: LaneWork, session: SparkSession) -> Iterator[_UnderWay]:
-    tag = f"dw-lanes-{secrets.token_hex(6)}"
-    under_way = _UnderWay(lambda: _run_job(work, session, tag))
-    try:
-        yield under_way
-    finally:
-        if under_way.wait(0) is None:
-            with contextlib.suppress(PySparkException):
-                session.interruptTag(tag)
-        under_way.join()
-
-
-def _run_job(work: LaneWork, session: SparkSession, tag: str) -> None:
-    """Run one task for each hand of lanes."""
-    count = len(work.hands)
-    session.addTag(tag)
-    try:
-        told = session.range(0, count, 1, count).mapInArrow(lane_task(work), "error string").collect()
-    except PySparkException as error:
-        raise task_error(str(error)) from error
-    finally:
-        session.removeTag(tag)
-    for row in told:
-        if row.error:
-            raise unpacked(row.error)

@@ -14,22 +14,19 @@ by the commit. A source that cannot be read twice alike must not be used with su
 
 import concurrent.futures
 import contextlib
-import json
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from dw_platform.foundation import PermanentError
 from dw_platform.lake.features import Engine
+from dw_platform.lake.jobs import run_job
 from dw_platform.lake.opening import StorageUnreachableError
 from dw_platform.lake.parquet import DataFile, TaskFiles, WriteJob, remove_job_files
 from dw_platform.lake.rows import ArrowTasks
 from dw_platform.lake.snapshot import Snapshot
-from dw_platform.lake.task_errors import carried, packed, task_error, unpacked
 
 Targeted = Generator[tuple[str, pa.RecordBatch], None, Any]
 
@@ -83,16 +80,15 @@ class _Outcome:
     files: dict[str, list[DataFile]]
     rows: dict[str, int] = field(default_factory=dict)
     note: Any = None
-    error: str | None = None
 
-    def to_json(self) -> str:
+    def to_json(self) -> list[Any]:
         listed = {target: [astuple(file) for file in files] for target, files in self.files.items()}
-        return json.dumps([listed, self.rows, self.note, self.error])
+        return [listed, self.rows, self.note]
 
     @classmethod
-    def from_json(cls, text: str) -> "_Outcome":
-        files, rows, note, error = json.loads(text)
-        return cls({target: [DataFile(*file) for file in each] for target, each in files.items()}, rows, note, error)
+    def from_json(cls, told: list[Any]) -> "_Outcome":
+        files, rows, note = told
+        return cls({target: [DataFile(*file) for file in each] for target, each in files.items()}, rows, note)
 
 
 def stage(
@@ -159,33 +155,8 @@ def _run_here(tasks: SplitTasks, targets: Mapping[str, PreparedWrite], threads: 
 
 def _run_in_spark(tasks: SplitTasks, targets: Mapping[str, PreparedWrite], session: SparkSession) -> list[_Outcome]:
     payloads, read, jobs = list(tasks.payloads), tasks.read, _jobs(targets)
-
-    def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for number in (value for batch in numbers for value in batch.column(0).to_pylist()):
-            told = [[number], [_told(jobs, read(payloads[number]))]]
-            yield pa.RecordBatch.from_arrays([pa.array(told[0], pa.int64()), pa.array(told[1])], ["task", "outcome"])
-
-    if not payloads:
-        return []
-    frame = session.range(0, len(payloads), 1, len(payloads)).mapInArrow(run, "task long, outcome string")
-    try:
-        collected = sorted(frame.collect(), key=lambda row: row.task)
-    except PySparkException as error:
-        raise task_error(str(error)) from error
-    outcomes = [_Outcome.from_json(row.outcome) for row in collected]
-    for outcome in outcomes:
-        if outcome.error:
-            raise unpacked(outcome.error)
-    return outcomes
-
-
-def _told(jobs: Mapping[str, WriteJob | None], batches: Targeted) -> str:
-    """Write and describe what was written; a permanent error travels as a value, for Spark would retry a raised one."""
-    with carried():
-        try:
-            return _write(jobs, batches).to_json()
-        except PermanentError as refused:
-            return _Outcome({}, error=packed(refused)).to_json()
+    told = run_job(session, len(payloads), lambda number: _write(jobs, read(payloads[number])).to_json())
+    return [_Outcome.from_json(each) for each in told]
 
 
 def _write(jobs: Mapping[str, WriteJob | None], batches: Targeted) -> _Outcome:
