@@ -23,8 +23,8 @@ from dw_platform.extract.source import DatabaseSource, open_engine, translated
 # Rows of one block mostly have neighbouring keys, so it is the blocks that count: 2,000 of them place a boundary
 # within about 1 % of the table. A sample of 400 left ranges a quarter larger than others.
 _SAMPLE_ROWS = 100_000
-# A walk passes over about 8 million rows a second, so up to here it takes a second and is exact.
-_WALKED_ROWS = 5_000_000
+# A walk passes over about 8 million rows a second, so up to here it takes a fraction of a second and is exact.
+_WALKED_ROWS = 1_000_000
 # Below it there is little to gain from ranges, and a sample of whole blocks says little about them.
 _FEWEST_PER_PART = 50
 # Counting a table that nobody has analysed takes well below a second up to here.

@@ -26,7 +26,13 @@ from dw_platform.foundation import PermanentError, fsync_directory
 from dw_platform.lake.location import TableLocation
 from dw_platform.lake.partitions import Partition, split_by_partition
 from dw_platform.lake.schema import conform
-from dw_platform.lake.statistics import FloatBounds, dictionary_columns, file_statistics, footer_columns
+from dw_platform.lake.statistics import (
+    FloatBounds,
+    dictionary_columns,
+    file_statistics,
+    footer_columns,
+    without_distinct,
+)
 from dw_platform.lake.statistics import Path as ColumnPath
 
 ROW_GROUP_ROWS = 1_000_000
@@ -183,14 +189,7 @@ class _OpenFile:
         if not job.location.is_s3:
             Path(self._full_path).parent.mkdir(parents=True, exist_ok=True)
         self._sink = system.open_output_stream(self._full_path, compression=None)
-        self._writer = pq.ParquetWriter(
-            self._sink,
-            job.file_schema,
-            compression="zstd",
-            store_schema=False,
-            use_dictionary=dictionary_columns(job.file_schema),
-            write_statistics=footer_columns(job.file_schema),
-        )
+        self._writer: pq.ParquetWriter | None = None
         self._gathered: list[pa.RecordBatch] = []
         self._rows = self.gathered_bytes = 0
         self._floats = FloatBounds(job.file_schema)
@@ -208,6 +207,7 @@ class _OpenFile:
 
     def finish(self) -> DataFile:
         self.flush()
+        assert self._writer is not None  # a file is opened for rows
         self._writer.close()
         self._sink.close()
         system, _ = self._job.location.filesystem()
@@ -222,8 +222,21 @@ class _OpenFile:
             return
         table = pa.Table.from_batches(self._gathered, schema=self._job.file_schema)
         self._floats.update(table)
+        if self._writer is None:
+            self._writer = self._opened(table)
         self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
         self._gathered, self._rows, self.gathered_bytes = [], 0, 0
+
+    def _opened(self, first: pa.Table) -> pq.ParquetWriter:
+        schema = self._job.file_schema
+        return pq.ParquetWriter(
+            self._sink,
+            schema,
+            compression="zstd",
+            store_schema=False,
+            use_dictionary=without_distinct(dictionary_columns(schema), first),
+            write_statistics=footer_columns(schema),
+        )
 
     def _make_durable(self, system: pafs.FileSystem) -> int:
         if self._job.location.is_s3:

@@ -91,6 +91,14 @@ class Snapshot:
     def file_count(self) -> int:
         return len(self.delta.file_uris())
 
+    def logged_bounds(self, column: str) -> tuple[Any, Any] | None:
+        """Return the lowest and highest value that the log's statistics name; None if a file has none."""
+        actions = pa.table(self.delta.get_add_actions(flatten=True))
+        found = [actions[name] for side in ("min", "max") if (name := f"{side}.{column}") in actions.schema.names]
+        if len(found) < 2 or not len(actions) or any(values.null_count for values in found):
+            return None
+        return pc.min(found[0]).as_py(), pc.max(found[1]).as_py()
+
     def highest(self, column: str) -> Any:
         """Return the highest value of a column, by reading it; None if there is none."""
         values = self.read_arrow([column])[column]

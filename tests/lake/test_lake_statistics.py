@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dw_platform.lake.location import TableLocation
 from dw_platform.lake.parquet import WriteJob, write_batches
 from dw_platform.lake.settings import S3Settings
-from dw_platform.lake.statistics import dictionary_columns, footer_columns, indexed_columns
+from dw_platform.lake.statistics import dictionary_columns, footer_columns, indexed_columns, without_distinct
 
 LAST = "\U0010ffff"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -190,3 +190,16 @@ def test_floats_get_no_dictionary_at_any_depth() -> None:
     deep = pa.list_(pa.struct([("f", pa.float32()), ("n", pa.int8())]))
     columns = dictionary_columns(pa.schema([("f", pa.float64()), ("s", pa.string()), ("deep", deep)]))
     assert columns == ["s", "deep.list.element.n"]
+
+
+def test_columns_whose_values_do_not_repeat_get_no_dictionary() -> None:
+    rows = pa.table(
+        {
+            "id": range(10_000),
+            "country": ["DE", "FR", "IT", None] * 2_500,
+            "empty": pa.nulls(10_000, pa.string()),
+            "tags": [[number] for number in range(10_000)],
+        }
+    )
+    names = dictionary_columns(rows.schema)
+    assert without_distinct(names, rows) == ["country", "empty", "tags.list.element"]
