@@ -1,5 +1,6 @@
 """Dagster assets and checks, built from `platform.yaml`."""
 
+from assets.backups import backup_assets, backup_jobs, backup_schedules
 from assets.checks import table_checks
 from assets.extract_schedules import extract_schedules
 from assets.extracts import extract_tables, source_checks
@@ -9,6 +10,9 @@ from assets.tables import asset_key, lake_tables
 
 __all__ = [
     "asset_key",
+    "backup_assets",
+    "backup_jobs",
+    "backup_schedules",
     "extract_schedules",
     "extract_tables",
     "lake_tables",

@@ -4,6 +4,7 @@ from typing import Any
 
 import dagster as dg
 
+from assets.backups import BACKUP_GROUP
 from assets.streams import stream_tags
 from assets.tables import asset_key
 from dw_platform.config import PlatformConfig
@@ -19,7 +20,10 @@ MAINTENANCE_JOB = "maintain_tables"
 def platform_jobs() -> list[Any]:  # Dagster does not export the type of an asset job
     """Return the jobs that people start by hand and schedules start by themselves."""
     refresh = dg.define_asset_job(
-        REFRESH_JOB, selection=dg.AssetSelection.all(), description="Builds and checks every table, in order."
+        REFRESH_JOB,
+        # Backups have times of their own: with every refresh they would only lengthen it.
+        selection=dg.AssetSelection.all() - dg.AssetSelection.groups(BACKUP_GROUP),
+        description="Builds and checks every table, in order.",
     )
     return [refresh, maintain_tables_job]
 

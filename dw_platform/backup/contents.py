@@ -34,6 +34,11 @@ class SourceFile:
     add: Mapping[str, Any] | None = None
     """For data: its `add` action as the log has it, with deletion vector, tags, row ids and statistics."""
 
+    @property
+    def identity(self) -> tuple[str, int, int]:
+        """What does not change as long as the content does not: Delta never writes a data file again."""
+        return self.path, self.size, self.mtime_ns
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableState:

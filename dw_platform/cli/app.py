@@ -15,6 +15,7 @@ import typer
 
 from dw_platform import __version__
 from dw_platform.cli import (
+    backup,
     bench,
     config,
     demo,
@@ -84,6 +85,7 @@ app.add_typer(scale.app, name="scale", short_help="Look at limits and pressure; 
 app.command("ingest", short_help="Bring streams into their tables, once or all the time.")(ingest.ingest)
 app.command("page", short_help="Show a table of a database, a page at a time.")(page.page)
 app.command("extract", short_help="Copy tables of databases into the lake.")(extract.extract)
+app.add_typer(backup.app, name="backup", short_help="Back up tables; verify, restore and prune backups.")
 app.command("gateway", short_help="Serve publishing and reading over HTTP until Ctrl-C.")(gateway.gateway)
 app.add_typer(keys.app, name="keys", short_help="Make, list and revoke the gateway's API keys.")
 app.command("bench", short_help="Run a benchmark with its peers.")(bench.bench)

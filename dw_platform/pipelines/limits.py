@@ -1,12 +1,18 @@
 """The limits that `platform.yaml` gives to the subsystems; changes in the control store come on top of them."""
 
+from typing import TypeVar
+
 from dw_platform.bus import BusLimits
 from dw_platform.config import PlatformConfig
 from dw_platform.extract.limits import DatabaseLimits
+from dw_platform.fileio.limits import IoLimits
+from dw_platform.pipelines.backup_limits import BackupLimits
 from dw_platform.pipelines.ingest_limits import IngestLimits
 from dw_platform.pipelines.platform import Platform
 from dw_platform.scaling import LimitCatalogue, LimitControl
 from dw_platform.streaming.limits import StreamingLimits
+
+L = TypeVar("L")
 
 
 def bus_limits(config: PlatformConfig) -> BusLimits:
@@ -36,12 +42,24 @@ def database_limits(config: PlatformConfig) -> DatabaseLimits:
     return DatabaseLimits(thresholds=config.scaling.pressure())
 
 
+def backup_limits(config: PlatformConfig) -> BackupLimits:
+    """Return the limits with which backups start."""
+    return BackupLimits(thresholds=config.scaling.pressure())
+
+
+def io_limits(config: PlatformConfig) -> IoLimits:
+    """Return the limits with which the file I/O of a process starts."""
+    return IoLimits(thresholds=config.scaling.pressure())
+
+
 def limit_catalogue(config: PlatformConfig) -> LimitCatalogue:
     """Return every subsystem that has limits, by the name that it has in every process."""
     return LimitCatalogue(
         {
+            "backup": backup_limits(config),
             "bus": bus_limits(config),
             "database": database_limits(config),
+            "fileio": io_limits(config),
             "ingest": ingest_limits(config),
             "streaming": streaming_limits(config),
         }
@@ -55,6 +73,20 @@ def limit_control(platform: Platform) -> LimitControl:
 
 def effective_database_limits(platform: Platform) -> DatabaseLimits:
     """Return the limits of databases that are in force now, changes of operators among them."""
-    limits = limit_control(platform).effective("database")
-    assert isinstance(limits, DatabaseLimits)
+    return _effective(platform, "database", DatabaseLimits)
+
+
+def effective_backup_limits(platform: Platform) -> BackupLimits:
+    """Return the limits of backups that are in force now."""
+    return _effective(platform, "backup", BackupLimits)
+
+
+def effective_io_limits(platform: Platform) -> IoLimits:
+    """Return the limits of file I/O that are in force now."""
+    return _effective(platform, "fileio", IoLimits)
+
+
+def _effective(platform: Platform, subsystem: str, kind: type[L]) -> L:
+    limits = limit_control(platform).effective(subsystem)
+    assert isinstance(limits, kind)
     return limits

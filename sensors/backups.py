@@ -1,0 +1,100 @@
+"""Two sensors around backups: one goes on with what a crash left, one sizes the pool by how busy the disks are.
+
+No JVM: jobs are in the control store, and the counters of the disks are the kernel's. The cursor of the second holds
+the counters and the average, because an average needs the samples before.
+"""
+
+import json
+
+import dagster as dg
+
+from assets.backups import BACKUP_POOL, RECOVER_JOB, recover_backups_job
+from dw_platform.config import PlatformConfig
+from dw_platform.fileio import real_disks, sample_once
+from dw_platform.pipelines.backup_jobs import incomplete_jobs
+from dw_platform.pipelines.backup_limits import BackupLimits
+from dw_platform.pipelines.limits import effective_backup_limits, limit_control
+from dw_platform.scaling.concurrency import ConcurrencyPolicy, Follow, LatencyTrail, decide_concurrency
+from resources import PlatformResource, PoolLimits
+
+# The daemon's own default; the averages remember about three ticks, a minute and a half.
+_EVERY_S = 30
+
+
+def backup_sensors(config: PlatformConfig) -> list[dg.SensorDefinition]:
+    """Return the sensors of backups; none if nothing is backed up."""
+    return [_recovery(), _concurrency(config)] if config.backups.policies else []
+
+
+def _recovery() -> dg.SensorDefinition:
+    @dg.sensor(
+        name="backup_recovery",
+        job=recover_backups_job,
+        minimum_interval_seconds=60,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Goes on with backups, restores and removals whose process died.",
+    )
+    def backup_recovery(
+        context: dg.SensorEvaluationContext, platform: PlatformResource
+    ) -> dg.RunRequest | dg.SkipReason:
+        del context
+        jobs = incomplete_jobs(platform.open())
+        if not jobs:
+            return dg.SkipReason("no backup, restore or removal was left unfinished")
+        # The attempts are part of the key: what failed is tried again, but not while the last attempt is under way.
+        key = ",".join(f"{job.id}:{job.attempts}" for job in jobs)
+        told = "; ".join(f"{job.kind} of {job.subject}" for job in jobs)
+        return dg.RunRequest(run_key=f"{RECOVER_JOB}:{key}", tags={"dw/reason": told})
+
+    return backup_recovery
+
+
+def _concurrency(config: PlatformConfig) -> dg.SensorDefinition:
+    follow = Follow(config.backups.follow)
+
+    @dg.sensor(
+        name="backup_concurrency",
+        minimum_interval_seconds=_EVERY_S,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Lets more tables be backed up at once while the disks are idle, and fewer while they are busy.",
+    )
+    def backup_concurrency(context: dg.SensorEvaluationContext, platform: PlatformResource) -> dg.SensorResult:
+        opened, pools = platform.open(), PoolLimits(context.instance)
+        disks, trail = _remembered(context.cursor)
+        tick = sample_once(disks, interval_s=_EVERY_S, clock=opened.clock)
+        limits = effective_backup_limits(opened)
+        if (reading := tick.sample.reading) is not None:
+            trail = trail.after(limits.jobs, await_ms=reading.await_ms, bytes_per_s=reading.bytes_per_s)
+        decision = decide_concurrency(
+            limits.jobs, utilisation=tick.sample.utilisation, policy=_policy(limits, follow), latency=trail
+        )
+        if decision.limit != limits.jobs:
+            limit_control(opened).set(
+                "backup", {"jobs": decision.limit}, changed_by="sensor:backup_concurrency", reason=decision.reason
+            )
+        if pools.current(BACKUP_POOL) != decision.limit:
+            pools.set(BACKUP_POOL, decision.limit)
+        return dg.SensorResult(
+            skip_reason=f"{BACKUP_POOL}: {limits.jobs} -> {decision.limit}, {decision.reason}",
+            cursor=json.dumps([tick.cursor, trail.to_json()]),
+        )
+
+    return backup_concurrency
+
+
+def _policy(limits: BackupLimits, follow: Follow) -> ConcurrencyPolicy:
+    return ConcurrencyPolicy(
+        ceiling=ConcurrencyPolicy.for_disks(real_disks()).ceiling,
+        follow=follow,
+        grow_below=limits.grow_below,
+        shrink_above=limits.shrink_above,
+    )
+
+
+def _remembered(cursor: str | None) -> tuple[str | None, LatencyTrail]:
+    """Return the disks' counters and the trail; a cursor of another version counts as none."""
+    try:
+        disks, trail = json.loads(cursor or "null")
+        return disks, LatencyTrail.from_json(trail)
+    except (ValueError, TypeError):
+        return None, LatencyTrail()
