@@ -23,7 +23,7 @@ up: setup ## the Dagster UI; Ctrl-C stops it
 
 # A file stays with one worker, which keeps its own Spark session and servers; two of them fill two cores.
 test: dev ## all tests, starting the servers that they need
-	@$(BIN)/pytest -q -n 2 --dist loadfile
+	@$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 test-fast: dev ## tests without a JVM and without servers
 	@$(BIN)/pytest -q -n auto -m "$(NO_SERVERS)"

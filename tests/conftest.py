@@ -14,6 +14,19 @@ if TYPE_CHECKING:
     from dw_platform.lake.session import SparkProvider
 
 
+# What takes long comes first: a file stays with one worker, and one that begins last would leave the other idle.
+_LONG = ("browser", "spark", "crash", "server")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put files with browsers first, then those that start a JVM, kill processes or start servers, then the rest."""
+    ranks = dict[Path, int]()
+    for item in items:
+        marked = [rank for rank, name in enumerate(_LONG) if item.get_closest_marker(name)]
+        ranks[item.path] = min([ranks.get(item.path, len(_LONG)), *marked])
+    items.sort(key=lambda item: ranks[item.path])
+
+
 @pytest.fixture(scope="session")
 def spark_provider(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkProvider]":
     """The run's one JVM: starting another for each test would cost more than all tests together."""

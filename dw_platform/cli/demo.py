@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -20,6 +21,7 @@ from dw_platform.cli.steps import RunLog, StepState, step_names
 from dw_platform.foundation import PermanentError, PlatformError, format_bytes
 from dw_platform.lake.java import find_java
 from dw_platform.pipelines import Platform
+from dw_platform.pipelines.backup_report import BackupReport, RestoreReport
 from dw_platform.pipelines.generate import clicks
 from dw_platform.pipelines.lag import StreamLag, stream_lag
 from dw_platform.pipelines.overview import CheckOverview, TableOverview, check_overview, tables_overview
@@ -44,7 +46,7 @@ class DemoFailedError(PermanentError):
 
 
 def demo(config: ConfigOption = None, *, json: JsonOption = False) -> None:
-    """Publish made-up messages, ingest, build and check every table through Dagster, and report what is there now."""
+    """Publish made-up messages, ingest, build and check every table through Dagster, back up, restore, and report."""
     started = time.monotonic()
     with open_platform(config) as platform, only_one("demo", platform.home):
         # What the run would stumble over is said now, and not at the end of a log.
@@ -55,6 +57,7 @@ def demo(config: ConfigOption = None, *, json: JsonOption = False) -> None:
         _make_databases(platform)
         _run(platform)
         tables, checks = tables_overview(platform), check_overview(platform)
+        backups, restored = _back_up(platform)
         lags = [stream_lag(platform, stream) for stream in platform.config.streams]
         seconds = time.monotonic() - started
         if json:
@@ -66,10 +69,15 @@ def demo(config: ConfigOption = None, *, json: JsonOption = False) -> None:
                     "tables": [entry.as_json() for entry in tables],
                     "streams": [entry.as_json() for entry in lags],
                     "checks": [entry.as_json() for entry in checks],
+                    "backups": [entry.as_json() for entry in backups],
+                    "restored": [entry.as_json() for entry in restored],
                 }
             )
         else:
-            _report(platform, [entry for entry in tables if isinstance(entry, TableOverview)], lags, checks, seconds)
+            shown = [entry for entry in tables if isinstance(entry, TableOverview)]
+            _report(platform, shown, lags, checks)
+            _report_backups(backups, restored)
+            _report_end(platform, seconds)
 
 
 def _publish(platform: Platform) -> None:
@@ -144,6 +152,27 @@ def _reason(platform: Platform, run: RunLog, began: datetime) -> str:
     return f"Critical checks that failed: {', '.join(blocking)}" if blocking else run.cause()
 
 
+def _back_up(platform: Platform) -> tuple[list[BackupReport], list[RestoreReport]]:
+    """Back up what the policies name, and restore it beside the lake, to show that it can be."""
+    if not platform.config.backups.policies:
+        return [], []
+    from dw_platform.pipelines.backup_manager import BackupScalingManager
+
+    manager, backups, restored = BackupScalingManager(platform), list[BackupReport](), list[RestoreReport]()
+    for policy in platform.config.backups.policies:
+        report = manager.back_up(policy.name)
+        for _, error in report.failed:
+            raise error
+        backups += report.backups
+        folder = platform.home / "restored"
+        try:
+            restored += manager.restore_policy(policy.name, str(folder)) if report.backups else []
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        progress(f"backup {policy.name}: {many(len(report.backups), 'table')} backed up, restored and compared")
+    return backups, restored
+
+
 @contextlib.contextmanager
 def _shown_steps(total: int) -> Iterator[ShowStep]:
     """Yield a function that shows a step's state: in a bar on a terminal, in a line of its own elsewhere."""
@@ -170,11 +199,7 @@ def _shown_steps(total: int) -> Iterator[ShowStep]:
 
 
 def _report(
-    platform: Platform,
-    tables: list[TableOverview],
-    lags: list[StreamLag],
-    checks: list[CheckOverview],
-    seconds: float,
+    platform: Platform, tables: list[TableOverview], lags: list[StreamLag], checks: list[CheckOverview]
 ) -> None:
     emit_table(
         "Tables",
@@ -207,6 +232,31 @@ def _report(
         ["table", "passed", "failed"],
         [(entry.table, entry.passed, ", ".join(entry.failed) or "none") for entry in checks],
     )
+
+
+def _report_backups(backups: list[BackupReport], restored: list[RestoreReport]) -> None:
+    if not backups:
+        return
+    say()
+    rows_of = {report.backup_id: report.rows for report in restored}
+    emit_table(
+        "Backups, each restored and compared by SHA-256",
+        ["table", "backup", "kind", "copied", "of", "rows restored"],
+        [
+            (
+                report.table,
+                report.backup_id,
+                "unchanged" if report.unchanged else report.kind.value,
+                format_bytes(report.copied_bytes),
+                format_bytes(report.bytes),
+                rows_of.get(report.backup_id),
+            )
+            for report in backups
+        ],
+    )
+
+
+def _report_end(platform: Platform, seconds: float) -> None:
     own = [table.name for table in platform.config.lake.tables]
     shown = f"dw tables show {own[0] if own else 'TABLE'}"
     here = os.path.relpath(platform.config.source)

@@ -1,4 +1,4 @@
-"""`dw status`: tables, checks, streams and extracts at a glance, without Spark."""
+"""`dw status`: tables, checks, streams, extracts and backups at a glance, without Spark."""
 
 import sys
 from datetime import timedelta
@@ -25,6 +25,7 @@ from dw_platform.pipelines.streams_overview import StreamOverview, streams_overv
 from dw_platform.pipelines.validate import RESULTS_TABLE
 
 if TYPE_CHECKING:
+    from dw_platform.pipelines.backup_overview import TableBackups
     from dw_platform.pipelines.extracts_overview import ExtractOverview
 
 _REFRESH_S = 2.0
@@ -70,7 +71,7 @@ def _show(platform: Platform, *, json: bool) -> list[UnreadableTable]:
     }
     unbuilt = unbuilt_tables(platform)
     streams = streams_overview(platform)
-    extracts = _extracts(platform)
+    extracts, backups = _extracts(platform), _backups(platform)
     if json:
         emit_json(
             {
@@ -80,6 +81,7 @@ def _show(platform: Platform, *, json: bool) -> list[UnreadableTable]:
                 "checks": [entry.as_json() for entry in checks],
                 "streams": [entry.as_json() for entry in streams],
                 "extracts": [entry.as_json() for entry in extracts],
+                "backups": [entry.as_json() for entry in backups],
                 "unbuilt": unbuilt,
             }
         )
@@ -99,6 +101,10 @@ def _show(platform: Platform, *, json: bool) -> list[UnreadableTable]:
         say()
         columns = ["extract", "table", "mode", "state", "position", "failures of the database"]
         emit_table("", columns, [tuple(entry.as_json().values()) for entry in extracts])
+    if backups:
+        say()
+        columns = ["backed up", "policy", "newest backup", "of version", "made (UTC)", "backups", "broken"]
+        emit_table("", columns, [_backup_row(entry) for entry in backups])
     hint_at_unbuilt(unbuilt)
     return unreadable
 
@@ -110,6 +116,23 @@ def _extracts(platform: Platform) -> "list[ExtractOverview]":
     from dw_platform.pipelines.extracts_overview import extracts_overview
 
     return extracts_overview(platform)
+
+
+def _backups(platform: Platform) -> "list[TableBackups]":
+    if not platform.config.backups.policies:
+        return []
+    from dw_platform.pipelines.backup_overview import table_backups
+
+    return table_backups(platform)
+
+
+def _backup_row(entry: "TableBackups") -> tuple[object, ...]:
+    newest = entry.newest
+    broken = Text(str(entry.broken), "red") if entry.broken else None
+    if newest is None:
+        return (entry.table, entry.policy, Text("none yet", "yellow"), None, None, entry.backups, broken)
+    made = f"{newest.created:%Y-%m-%d %H:%M}"
+    return (entry.table, entry.policy, newest.backup_id, newest.table_version, made, entry.backups, broken)
 
 
 def _row(entry: TableOverview | UnreadableTable, verdict: CheckOverview | None) -> tuple[object, ...]:

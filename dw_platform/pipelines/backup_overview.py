@@ -1,7 +1,6 @@
 """What there is in the repository, for `dw backup list` and `show`, `dw status` and Dagster; no JVM."""
 
 import json
-from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -10,7 +9,7 @@ from dw_platform.backup import BackupChain, BackupHeader, ManifestDamagedError, 
 from dw_platform.backup.manifests import ref_of
 from dw_platform.pipelines.backup_jobs import BackupJob, recorded_jobs
 from dw_platform.pipelines.backup_report import header_json
-from dw_platform.pipelines.backup_repository import open_repository
+from dw_platform.pipelines.backup_repository import open_repository, policy_tables
 from dw_platform.pipelines.platform import Platform
 
 
@@ -74,11 +73,42 @@ def backups_overview(platform: Platform, table: str | None = None) -> BackupsOve
     )
 
 
-def newest_backups(platform: Platform, tables: Collection[str]) -> dict[str, BackupHeader]:
-    """Return the newest backup that is whole of each table that has one."""
-    overview = backups_overview(platform)
-    found = sorted((header for header in overview.headers if header.table in tables), key=lambda each: each.backup_id)
-    return {header.table: header for header in found if header.backup_id not in overview.broken}
+@dataclass(frozen=True, slots=True)
+class TableBackups:
+    """How one table is backed up."""
+
+    table: str
+    policy: str
+    newest: BackupHeader | None
+    """The newest backup that is whole."""
+
+    backups: int
+    broken: int
+
+    def as_json(self) -> dict[str, Any]:
+        newest = self.newest
+        return {
+            "table": self.table,
+            "policy": self.policy,
+            "newest": None if newest is None else newest.backup_id,
+            "created": None if newest is None else newest.created.isoformat(),
+            "version": None if newest is None else newest.table_version,
+            "backups": self.backups,
+            "broken": self.broken,
+        }
+
+
+def table_backups(platform: Platform) -> list[TableBackups]:
+    """Return, for each table of each policy, its newest backup and how many there are."""
+    overview, found = backups_overview(platform), list[TableBackups]()
+    for policy in platform.config.backups.policies:
+        for table in policy_tables(platform.config, policy):
+            mine = [header for header in overview.headers if (header.table, header.policy) == (table, policy.name)]
+            whole = sorted((each for each in mine if each.backup_id not in overview.broken), key=lambda h: h.backup_id)
+            found.append(
+                TableBackups(table, policy.name, whole[-1] if whole else None, len(mine), len(mine) - len(whole))
+            )
+    return found
 
 
 def backup_details(platform: Platform, backup_id: str, *, files: bool = False) -> dict[str, Any]:
