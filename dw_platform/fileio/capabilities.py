@@ -7,7 +7,9 @@ Direct I/O that works is no proof that a device is behind it: memory file system
 """
 
 import errno
+import logging
 import os
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +17,9 @@ from pathlib import Path
 
 from dw_platform.fileio.direct import ALIGNED, aligned_buffer, opened_direct, trial_file
 from dw_platform.fileio.syscalls import io_uring_setup
+from dw_platform.foundation import Clock
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,41 @@ def write_and_read_directly(folder: Path) -> None:
         buffer[:] = bytes(ALIGNED)
         if written != ALIGNED or os.preadv(direct, [buffer], 0) != ALIGNED or buffer[:] != block:
             raise OSError(errno.EIO, "what was written could not be read back")
+
+
+class CapabilityWatch:
+    """What was found last, tried again when asked after `every_s()` seconds; any thread may ask."""
+
+    def __init__(
+        self,
+        folder: Path | None,
+        every_s: Callable[[], float],
+        *,
+        detect: Callable[[Path | None], IoCapabilities],
+        clock: Clock,
+    ) -> None:
+        self._folder, self._every_s, self._detect, self._clock = folder, every_s, detect, clock
+        self._lock = threading.Lock()
+        self._found, self._found_s = detect(folder), clock.monotonic()
+
+    def current(self) -> IoCapabilities:
+        """Return what is available, and log what has changed since the last trial."""
+        with self._lock:
+            before, now_s = self._found, self._clock.monotonic()
+            if now_s - self._found_s >= self._every_s():
+                self._found, self._found_s = self._detect(self._folder), now_s
+                _log_changes(before, self._found)
+            return self._found
+
+
+def _log_changes(before: IoCapabilities, after: IoCapabilities) -> None:
+    for what, old, new in (
+        ("io_uring", before.io_uring, after.io_uring),
+        ("direct_io", before.direct_io, after.direct_io),
+    ):
+        if old.available != new.available:
+            facts = {"what": what, "available": new.available, "reason": new.reason}
+            log.info("what the kernel offers has changed", extra=facts)
 
 
 def _found(attempt: Callable[[], None], success: str, refusals: dict[int, str]) -> Finding:

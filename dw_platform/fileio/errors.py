@@ -11,13 +11,12 @@ class QuotaExceededError(TransientError):
     def __init__(self, caller: str, *, unit: str, used: int, asked: int, limit: int, window_ends: datetime) -> None:
         self.caller, self.unit, self.used, self.asked, self.limit = caller, unit, used, asked, limit
         self.window_ends = window_ends
-        amounts = [
-            format_bytes(amount) if unit == "bytes" else f"{amount:,} requests" for amount in (used, asked, limit)
-        ]
+        in_bytes = unit == "bytes"
+        amounts = [format_bytes(amount) if in_bytes else f"{amount:,}" for amount in (used, limit, asked)]
         super().__init__(
-            f"{caller or 'A caller without a name'} has used {amounts[0]} of {amounts[2]} in this hour, "
-            f"{amounts[1]} more do not fit. Try again after {window_ends:%Y-%m-%d %H:%M:%S} UTC, "
-            "or raise the quota with dw scale set fileio."
+            f"{caller or 'A caller without a name'} has used {amounts[0]} of {amounts[1]} "
+            f"{'' if in_bytes else 'requests '}in this hour and asked for {amounts[2]} more. Try again after "
+            f"{window_ends:%Y-%m-%d %H:%M:%S} UTC, or raise quota_{unit}_per_hour with dw scale set fileio."
         )
 
 

@@ -3,9 +3,9 @@
 Two ways in, under the same rules: `slot` for I/O on the caller's own thread, `submit` (with `read` and `write`) for
 work on threads of the manager. Work of Low priority runs on polite threads of its own.
 
-Pressure is the fuller of two queues. Ours: requests under way and waiting, over the queue depth; at 1 the next one
-waits. The device's, which others fill as well: for a disk that turns the share of time that it is busy; for flash,
-which looks busy with a single reader, its average number of requests over the queue depth.
+Pressure is the fuller of two queues: ours, requests under way and waiting over the queue depth, where at 1 the next
+one waits; and the device's (see `pressure.py`), which others fill as well. Where the folder has no disk of its own,
+the disks of the machine are watched.
 
 The depth, like the quotas, is that of this process. A thread that holds a slot must not ask for another one: at depth
 1 it would wait for itself.
@@ -21,9 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from dw_platform.fileio.capabilities import IoCapabilities, detect_capabilities
+from dw_platform.fileio.capabilities import CapabilityWatch, IoCapabilities, detect_capabilities
 from dw_platform.fileio.device import Device, find_device, no_device
-from dw_platform.fileio.disks import DeviceKind
 from dw_platform.fileio.diskstats import CounterSource, DiskStats
 from dw_platform.fileio.entrance import Entrance, Slot
 from dw_platform.fileio.gate import Gate, Ticket, TicketState
@@ -31,11 +30,12 @@ from dw_platform.fileio.job import Job
 from dw_platform.fileio.limits import IoLimits
 from dw_platform.fileio.metrics import metrics_of
 from dw_platform.fileio.polite import polite_thread
+from dw_platform.fileio.pressure import device_pressure
 from dw_platform.fileio.priority import IoPriority
+from dw_platform.fileio.probe import Behaviour
 from dw_platform.fileio.repeating import Repeating
 from dw_platform.fileio.sampling import UtilisationSample, UtilisationSampler
 from dw_platform.fileio.threads import DispatchThreads
-from dw_platform.fileio.utilisation import UtilisationReading
 from dw_platform.foundation import Clock, InvalidValueError, SystemClock, replace_file
 from dw_platform.scaling import GaugeReading, PressureChanged, PressureGauge
 
@@ -68,8 +68,8 @@ class FilesystemScalingManager:
         Without a folder nothing is measured or tried on disk: the depth is that of an SSD, and the disks that are
         watched are all of the machine. That is for processes that live for one task.
         """
-        self._folder, self._limits, self._clock = folder, limits or IoLimits(), clock or SystemClock()
-        self._device = device or (find_device(folder) if folder else no_device("no folder was named"))
+        self._limits, self._clock = limits or IoLimits(), clock or SystemClock()
+        self._device = device or _found_device(folder, self._limits)
         self._gauge = PressureGauge(self.name, self._limits.thresholds, clock=self._clock)
         self._gate = Gate(self.queue_depth, self._limits.weights)
         self._entrance = Entrance(self._gate, self._limits, clock=self._clock)
@@ -80,8 +80,7 @@ class FilesystemScalingManager:
             interval_s=self._limits.sample_every.total_seconds(),
             clock=self._clock,
         )
-        self._detect, self._capabilities = detect, detect(folder)
-        self._detected_s = self._clock.monotonic()
+        self._capabilities = CapabilityWatch(folder, self._detect_every_s, detect=detect, clock=self._clock)
         self._sampled_s: float | None = None
         self._lock = threading.Lock()
         self._sampling = threading.Lock()
@@ -179,20 +178,7 @@ class FilesystemScalingManager:
 
     def capabilities(self) -> IoCapabilities:
         """Return what the kernel offers here, tried again if the last time was more than `detect_every` ago."""
-        with self._lock:
-            now_s = self._clock.monotonic()
-            if now_s - self._detected_s < self._limits.detect_every.total_seconds():
-                return self._capabilities
-            before, self._capabilities, self._detected_s = self._capabilities, self._detect(self._folder), now_s
-            after = self._capabilities
-        for what in ("io_uring", "direct_io"):
-            finding = getattr(after, what)
-            if finding.available != getattr(before, what).available:
-                log.info(
-                    "what the kernel offers has changed",
-                    extra={"what": what, "available": finding.available, "reason": finding.reason},
-                )
-        return after
+        return self._capabilities.current()
 
     def sample(self) -> GaugeReading:
         """Take a sample of the device and of the queue now; `start` does this all the time."""
@@ -209,7 +195,7 @@ class FilesystemScalingManager:
         return metrics_of(
             self._gate.stats(),
             self._sampler.latest,
-            self._capabilities,
+            self._capabilities.current(),
             slowed=self._entrance.slowed,
             refused=self._entrance.refused,
         )
@@ -252,14 +238,16 @@ class FilesystemScalingManager:
     def _interval_s(self) -> float:
         return self._limits.sample_every.total_seconds()
 
+    def _detect_every_s(self) -> float:
+        return self._limits.detect_every.total_seconds()
 
-def device_pressure(reading: UtilisationReading | None, kind: DeviceKind, depth: int) -> float:
-    """Return how full the device's own queue is, from 0 to 1; 0 if it is not known."""
-    if reading is None:
-        return 0.0
-    if kind is DeviceKind.HDD:
-        return reading.smoothed  # busy for a single sample is no reason yet
-    return min(reading.queue_length / depth, 1.0)
+
+def _found_device(folder: Path | None, limits: IoLimits) -> Device:
+    if folder is None:
+        return no_device("no folder was named")
+    if limits.queue_depth is not None:
+        return find_device(folder, measure=lambda _: Behaviour(None, "not measured, because queue_depth is set"))
+    return find_device(folder)
 
 
 def _checked(nbytes: int) -> int:

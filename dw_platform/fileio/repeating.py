@@ -15,30 +15,32 @@ class Repeating:
     def __init__(self, name: str, work: Callable[[], object], period_s: Callable[[], float], *, clock: Clock) -> None:
         self._name, self._work, self._period_s, self._clock = name, work, period_s, clock
         self._lock = threading.Lock()
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._running: tuple[threading.Thread, threading.Event] | None = None
 
     def start(self) -> None:
         """Begin; starting twice is harmless."""
         with self._lock:
-            if self._thread is None:
-                self._stop.clear()
-                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                self._thread.start()
+            if self._running is None:
+                stop = threading.Event()  # one for each start, so a new start cannot revive a thread that is to end
+                thread = threading.Thread(target=self._run, args=(stop,), name=self._name, daemon=True)
+                thread.start()
+                self._running = thread, stop
 
     def stop(self) -> None:
         """End, and wait for the call under way; stopping what does not run is harmless."""
         with self._lock:
-            thread, self._thread = self._thread, None
-            self._stop.set()
-            if thread is not None and thread is not threading.current_thread():
+            running, self._running = self._running, None
+        if running is not None:
+            thread, stop = running
+            stop.set()
+            if thread is not threading.current_thread():
                 thread.join()
 
-    def _run(self) -> None:
+    def _run(self, stop: threading.Event) -> None:
         while True:
             try:
                 self._work()
             except Exception:
                 log.exception("failed, it goes on", extra={"task": self._name})
-            if self._clock.wait(self._stop, self._period_s()):
+            if self._clock.wait(stop, self._period_s()):
                 return

@@ -82,7 +82,7 @@ def test_a_new_window_begins_with_the_first_request_after_the_last_one_ended() -
     clock.advance(HOUR_S - 1)
     with pytest.raises(QuotaExceededError) as error:
         quotas.admit("backup", 1)
-    assert "1 requests" in str(error.value)
+    assert "has used 1 of 1 requests in this hour and asked for 1 more" in str(error.value)
     assert error.value.window_ends == clock.now() + timedelta(seconds=1)
 
 

@@ -28,7 +28,7 @@ class MadeCounters:
     """Counters that a test moves; they are read like those of the kernel."""
 
     def __init__(self, *names: str) -> None:
-        self.boot, self.disks = "first boot", {name: IDLE for name in names or ("sda",)}
+        self.boot, self.disks = "first boot", dict.fromkeys(names or ("sda",), IDLE)
         self.missing = ""
         self.reads = 0
 
