@@ -15,18 +15,16 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+from dw_platform.backup.capture_checks import check_present, verify_checksum
 from dw_platform.backup.checkpoints import Action, CheckpointReader, CheckpointUnreadableError
 from dw_platform.backup.contents import FileKind, SourceFile, TableCapture, TableState
 from dw_platform.backup.delta_errors import (
-    ChecksumMismatchError,
     DamagedLogError,
-    FileSizeDiffersError,
     FilesMissingError,
     LogKeepsChangingError,
     NotADeltaTableError,
-    VersionNotKeptError,
 )
-from dw_platform.backup.delta_files import FoundFile, list_files, read_file
+from dw_platform.backup.delta_files import FoundFile, list_files
 from dw_platform.backup.delta_listing import LogListing, list_log
 from dw_platform.backup.delta_log import LoggedVersion, read_commits, read_version
 from dw_platform.backup.delta_mentions import Mentions
@@ -90,9 +88,9 @@ def _capture(place: Place, listing: LogListing, version: int, *, history: bool) 
     live, other = _mentioned(place, listing, logged, history=history)
     log = _log_files(place, listing, logged, history=history)
     state = _state(place, listing, logged)
-    _verify(place, listing, state)
+    verify_checksum(place, listing, state)
     present = list_files(place)
-    _check_present(place, version, live, present)
+    check_present(place, version, live, present)
     files = {file.path: _source(file, FileKind.LOG) for file in log}
     for kind, path in _by_kind(live, other):
         if path in present and path not in files:
@@ -111,25 +109,11 @@ def _mentioned(place: Place, listing: LogListing, logged: LoggedVersion, *, hist
     for actions in logged.commits.values():
         note(actions)
     if history:
+        # What an earlier version needs and this one does not, a later commit has removed, and so names it.
         earlier = listing.unbroken_to(logged.version)
         for _, actions in read_commits(place, listing, range(earlier.start, logged.way.commits.start)):
             note(actions)
-        for add in _oldest_adds(place, listing, earlier, logged):
-            other.note_data(add)
     return live, other
-
-
-def _oldest_adds(
-    place: Place, listing: LogListing, commits: range, logged: LoggedVersion
-) -> Iterable[Mapping[str, Any]]:
-    """Return the files of the first version that the log can still be read at; commits name all later ones."""
-    first = next((version for version in commits if listing.has_ground(version)), logged.version)
-    if first in (0, logged.version):
-        return ()
-    try:
-        return read_version(place, listing, first).contents.live.values()
-    except (DamagedLogError, VersionNotKeptError):
-        return ()
 
 
 def _log_files(place: Place, listing: LogListing, logged: LoggedVersion, *, history: bool) -> list[FoundFile]:
@@ -180,33 +164,6 @@ def _rows(add: Mapping[str, Any]) -> int | None:
     except (ValueError, KeyError, TypeError):
         # Statistics are optional, and their reader is the one who loses by it.
         return None
-
-
-def _verify(place: Place, listing: LogListing, state: TableState) -> None:
-    """Compare with what the writer of the version counted, if it left word."""
-    file = listing.checksums.get(state.version)
-    if file is None:
-        return
-    try:
-        told = json.loads(read_file(place, file.path))
-        stated = int(told["numFiles"]), int(told["tableSizeBytes"])
-    except (ValueError, KeyError, TypeError):
-        # Delta writes it without a sync, so a crash may leave it empty; readers pass over it then.
-        return
-    if stated != (state.files, state.bytes):
-        raise ChecksumMismatchError(place.shown, state.version, stated=stated, found=(state.files, state.bytes))
-
-
-def _check_present(place: Place, version: int, live: Mentions, present: Mapping[str, FoundFile]) -> None:
-    missing = sorted(path for path in (*live.data, *live.vectors) if path not in present)
-    if missing:
-        raise FilesMissingError(place.shown, version, missing)
-    for path, add in live.data.items():
-        if present[path].size != add["size"]:
-            raise FileSizeDiffersError(place.shown, path, int(add["size"]), present[path].size)
-    for path, end in live.vectors.items():
-        if present[path].size < end:
-            raise FileSizeDiffersError(place.shown, path, end, present[path].size)
 
 
 def _by_kind(*mentions: Mentions) -> Iterable[tuple[FileKind, str]]:

@@ -29,12 +29,12 @@ def list_files(place: Place, folder: str = "") -> Mapping[str, FoundFile]:
 
     On S3 this is one request for a thousand files; on a disk one stat a file, made by pyarrow outside of Python.
     """
-    start = place.path(folder) if folder else place.root
-    selector = pafs.FileSelector(start, recursive=True, allow_not_found=True)
+    # pyarrow repeats the folder as it was asked for, so a slash at its end would end up in the paths.
+    root = place.root.rstrip("/")
+    selector = pafs.FileSelector(f"{root}/{folder}" if folder else root, recursive=True, allow_not_found=True)
     with storage_errors(place):
         found = place.system.get_file_info(selector)
-    # pyarrow repeats the folder as it was asked for, but without a slash at its end.
-    cut = len(place.root.rstrip("/")) + 1
+    cut = len(root) + 1
     return {info.path[cut:]: FoundFile(info.path[cut:], info.size, info.mtime_ns) for info in found if info.is_file}
 
 

@@ -64,11 +64,11 @@ class LogListing:
     def earliest(self) -> int | None:
         """The first version that can be read, and from which on all can, if there is such a one."""
         starts = {0} | {after for version in self.checkpoints for after in (version, version + 1)}
-        readable = sorted(start for start in starts if start in self.commits and self.has_ground(start))
+        readable = sorted(start for start in starts if start in self.commits and self._has_ground(start))
         connected = self.unbroken_to(max(self.commits, default=0)).start
         return next((start for start in readable if start >= connected), next(iter(readable), None))
 
-    def has_ground(self, version: int) -> bool:
+    def _has_ground(self, version: int) -> bool:
         """Return whether the version can be read without the commit before it."""
         return version == 0 or version in self.checkpoints or version - 1 in self.checkpoints
 

@@ -6,6 +6,7 @@ version needs it.
 """
 
 import json
+import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,8 @@ from dw_platform.backup.delta_errors import DamagedLogError, VersionNotKeptError
 from dw_platform.backup.delta_files import FoundFile, read_file
 from dw_platform.backup.delta_listing import Checkpoint, LogListing, Way, missing_before, ways_to
 from dw_platform.backup.place import Place
+
+log = logging.getLogger(__name__)
 
 # A bucket answers each request in tens of milliseconds, whatever its size, so commits are asked for side by side.
 _READERS = 16
@@ -105,7 +108,9 @@ def read_version(place: Place, listing: LogListing, version: int) -> LoggedVersi
         try:
             return _read(place, listing, version, way)
         except CheckpointUnreadableError as error:
-            causes.append(f"checkpoint {way.checkpoint.version if way.checkpoint else version}: {error}")
+            number = way.checkpoint.version if way.checkpoint else version
+            log.warning("checkpoint passed over", extra={"table": place.shown, "version": number, "cause": str(error)})
+            causes.append(f"checkpoint {number}: {error}")
     missing = missing_before(listing, version)
     if missing >= 0:
         causes.append(f"commit {missing} is missing")
@@ -130,12 +135,12 @@ def _check_kept(place: Place, listing: LogListing, version: int) -> None:
 
 
 def _read(place: Place, listing: LogListing, version: int, way: Way) -> LoggedVersion:
-    contents, log = Contents(), list[FoundFile]()
+    contents, files = Contents(), list[FoundFile]()
     if way.checkpoint:
-        log += _read_checkpoint(CheckpointReader(place, listing.sidecars), way.checkpoint, contents)
+        files += _read_checkpoint(CheckpointReader(place, listing.sidecars), way.checkpoint, contents)
     commits = dict(read_commits(place, listing, way.commits))
     for number, actions in commits.items():
-        log.append(listing.commits[number])
+        files.append(listing.commits[number])
         try:
             for action in actions:
                 contents.apply(action)
@@ -145,7 +150,7 @@ def _read(place: Place, listing: LogListing, version: int, way: Way) -> LoggedVe
             ) from error
     if not (contents.protocol and contents.metadata):
         raise DamagedLogError(place.shown, version, "its commits name no protocol or no metadata")
-    return LoggedVersion(version=version, way=way, log=tuple(log), contents=contents, commits=commits)
+    return LoggedVersion(version=version, way=way, log=tuple(files), contents=contents, commits=commits)
 
 
 def _read_checkpoint(reader: CheckpointReader, checkpoint: Checkpoint, contents: Contents) -> list[FoundFile]:

@@ -65,7 +65,7 @@ def create_description(storage: Storage, *, platform: str, secret: str | None, n
     if foreign:
         if DESCRIPTION in foreign:
             return False
-        raise NotARepositoryError(storage.place.shown, _holds(foreign))
+        raise _missing(storage)
     encryption: dict[str, str] | None = None
     if secret is not None:
         salt = new_salt()

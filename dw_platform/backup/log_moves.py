@@ -40,7 +40,7 @@ class LocalLog:
 
     def show(self) -> None:
         """Let the waiting log appear."""
-        if not self._staging.exists():
+        if not self._waits:
             return
         with storage_errors(self.target):
             if self.claim.replaces and self._log.exists() and not self._before.exists():
@@ -56,23 +56,31 @@ class LocalLog:
         """Let the log wait again, and the one before it be where it was."""
         with storage_errors(self.target):
             if self._shown:
+                self._remove(self._staging)
                 self._rename(self._log, self._staging)
             if self._before.exists():
                 self._rename(self._before, self._log)
 
     def forget(self) -> None:
-        """Remove the log that was there before."""
+        """Remove the log that was there before, and what a task that ran on may have staged once more."""
         self._remove(self._before)
+        self._remove(self._staging)
 
     def forget_staging(self) -> None:
         """Remove the log that waits."""
         self._remove(self._staging)
 
     @property
+    def _waits(self) -> bool:
+        """Whether the log is still where it was staged; a file or two there are a late task's, and mean nothing."""
+        staged = self.staged()
+        return all(staged.get(name) == size for name, size in self.claim.log.items())
+
+    @property
     def _shown(self) -> bool:
         """Whether the log that is there is the restored one; only a log that was staged can be."""
         replaced = self._before.exists() or not self.claim.replaces
-        return replaced and self._log.exists() and not self._staging.exists()
+        return replaced and self._log.exists() and not self._waits
 
     @property
     def _log(self) -> Path:
@@ -132,14 +140,15 @@ class BucketLog:
                     )
 
     def check_unused(self) -> None:
-        """Raise RestoredTableUsedError if there is anything but files of the restored log."""
-        _check_unused(self.target, self.claim)
+        """Raise RestoredTableUsedError if there are files of the restored log and others."""
+        if self._copied:
+            _check_unused(self.target, self.claim)
 
     def take_back(self) -> None:
         """Remove the files again, those first that make the table readable."""
-        there = _sizes(self.target, LOG)
+        copied = self._copied
         for name in reversed(order_log(self.claim.log).all):
-            if name in there:
+            if name in copied:
                 self._delete(f"{LOG}/{name}")
 
     def forget(self) -> None:
@@ -149,6 +158,11 @@ class BucketLog:
     def forget_staging(self) -> None:
         """Remove the log that waits."""
         self._delete_folder(self.claim.staging)
+
+    @property
+    def _copied(self) -> Collection[str]:
+        there = _sizes(self.target, LOG)
+        return {name for name, size in self.claim.log.items() if there.get(name) == size}
 
     def _delete(self, path: str) -> None:
         with storage_errors(self.target), contextlib.suppress(FileNotFoundError):

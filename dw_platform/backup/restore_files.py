@@ -29,7 +29,7 @@ from dw_platform.backup.restore_plan import RestorePlan, destination
 _PIECE_BYTES = 1024 * 1024
 
 Read = Callable[[StoredFile], Iterator[bytes]]
-"""Gives a file's bytes out of the backup."""
+"""Gives a file's bytes out of the backup; its failures are a repository's, so any OSError is one of the target."""
 
 Gate = Callable[[int], AbstractContextManager[Any]]
 """Admits one read or write of so many bytes."""

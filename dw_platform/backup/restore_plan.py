@@ -32,7 +32,7 @@ class RestorePlan:
 
 def plan_restore(files: Sequence[StoredFile], existing: Mapping[str, int], *, job: str) -> RestorePlan:
     """Compare what the table needs with what is at the target, given as sizes by path."""
-    write, check, needed = [], [], set()
+    write, check, needed = list[StoredFile](), list[StoredFile](), set[str]()
     for entry in files:
         path = destination(entry.source, job)
         needed.add(path)

@@ -1,7 +1,7 @@
 """Whether a table may be put at a place, and taking hold of it; every check comes before the first change."""
 
 from collections.abc import Iterator, Mapping
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 import pyarrow.fs as pafs
 
@@ -15,6 +15,7 @@ from dw_platform.backup.restore_errors import (
     TargetNestedError,
     TargetNotEmptyError,
 )
+from dw_platform.foundation import fsync_directory
 
 
 def claim_target(target: Place, job: str, *, overwrite: bool = False, besides: tuple[str, ...] = ()) -> Claim:
@@ -37,7 +38,7 @@ def claim_target(target: Place, job: str, *, overwrite: bool = False, besides: t
         raise ReplaceNeedsRenameError(target.shown)
     if target.is_local:
         with storage_errors(target):
-            target.local.mkdir(parents=True, exist_ok=True)
+            _make(target.local)
     claim = Claim(job=wanted.job, replaces=replaces)
     make_claim(target, claim)
     return claim
@@ -59,6 +60,13 @@ def _check_nesting(target: Place, found: Mapping[str, FoundFile]) -> None:
             info = target.system.get_file_info(f"{outer.root}/{LOG}")
         if info.type == pafs.FileType.Directory:
             raise TargetNestedError(target.shown, outer.shown)
+
+
+def _make(folder: Path) -> None:
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in missing:
+        fsync_directory(each.parent)
 
 
 def _above(target: Place) -> Iterator[Place]:

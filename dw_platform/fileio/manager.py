@@ -33,10 +33,10 @@ from dw_platform.fileio.polite import polite_thread
 from dw_platform.fileio.pressure import device_pressure
 from dw_platform.fileio.priority import IoPriority
 from dw_platform.fileio.probe import Behaviour
-from dw_platform.fileio.repeating import Repeating
 from dw_platform.fileio.sampling import UtilisationSample, UtilisationSampler
 from dw_platform.fileio.threads import DispatchThreads
 from dw_platform.foundation import Clock, InvalidValueError, SystemClock, replace_file
+from dw_platform.foundation.ticker import Ticker
 from dw_platform.scaling import GaugeReading, PressureChanged, PressureGauge
 
 log = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ class FilesystemScalingManager:
         self._sampled_s: float | None = None
         self._lock = threading.Lock()
         self._sampling = threading.Lock()
-        self._repeating = Repeating("fileio-samples", self.sample, self._interval_s, clock=self._clock)
+        self._ticker = Ticker("fileio-samples", self.sample, self._interval_s, clock=self._clock)
         log.info(
             "file I/O", extra={"folder": str(folder or ""), "depth": self.queue_depth, "reason": self._device.reason}
         )
@@ -221,12 +221,12 @@ class FilesystemScalingManager:
 
     def start(self) -> None:
         """Sample on a thread of its own; starting twice is harmless."""
-        self._repeating.start()
+        self._ticker.start()
 
     def close(self) -> None:
         """Refuse what waits and what comes, wait for submitted work that began, end all threads."""
         self._entrance.close()
-        self._repeating.stop()
+        self._ticker.stop()
         self._threads.close()
         self._polite_threads.close()
 

@@ -10,9 +10,9 @@ from typing import Self
 
 from dw_platform.fileio.diskstats import CounterSource, DiskStats
 from dw_platform.fileio.errors import DiskCountersError
-from dw_platform.fileio.repeating import Repeating
 from dw_platform.fileio.utilisation import UtilisationReading, UtilisationState, advance, is_due
 from dw_platform.foundation import Clock, InvalidValueError, SystemClock
+from dw_platform.foundation.ticker import Ticker
 
 _FIRST = "the first sample: there is nothing yet to compare it with"
 
@@ -57,7 +57,7 @@ class UtilisationSampler:
         self._lock = threading.Lock()
         self._state: UtilisationState | None = None
         self._latest = UtilisationSample(None, "nothing was sampled yet")
-        self._thread = Repeating("disk-utilisation", self.sample, lambda: self._interval_s, clock=self._clock)
+        self._thread = Ticker("disk-utilisation", self.sample, lambda: self._interval_s, clock=self._clock)
 
     def __enter__(self) -> Self:
         self.start()

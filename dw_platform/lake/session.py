@@ -113,6 +113,10 @@ class SparkProvider:
         os.environ["JAVA_HOME"] = str(java.home)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        # Arrow's own allocator keeps what it once had for each thread. With the system's, the processes of an
+        # extraction of 2 M rows take 531 MB together instead of 621 (the driver's own included).
+        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+        os.environ.setdefault("MALLOC_ARENA_MAX", "2")
         builder = SparkSession.builder.appName(self.settings.app_name).master(self.settings.master)
         for key, value in (launch_conf(self.settings, self._lake, jars) | dict(self.settings.conf)).items():
             builder = builder.config(key, value)

@@ -17,19 +17,16 @@ from dw_platform.scaling.pressure import DEFAULT_THRESHOLDS, PressureLevel, Pres
 from dw_platform.scaling.records import LimitRecord, LimitStatus
 from dw_platform.scaling.registry import ScalingRegistry
 from dw_platform.scaling.snapshot import MetricsSnapshot
-from dw_platform.scaling.streams import (
-    ConsumerDecision,
-    PartitionDecision,
-    ScalabilityConfig,
-    decide_consumers,
-    decide_partitions,
-)
+from dw_platform.scaling.stream_policy import StreamScalePolicy
+from dw_platform.scaling.stream_reading import PartitionOffsets, StreamReading
+from dw_platform.scaling.stream_scale import StreamScaleDecision, decide_stream_scale
+from dw_platform.scaling.stream_state import StreamScaleState, restore_state
+from dw_platform.scaling.streams import PartitionDecision, ScalabilityConfig, decide_partitions
 from dw_platform.scaling.subsystem import BackpressureAware, ScalableSubsystem
 
 __all__ = [
     "DEFAULT_THRESHOLDS",
     "BackpressureAware",
-    "ConsumerDecision",
     "GaugeReading",
     "LimitCatalogue",
     "LimitControl",
@@ -39,6 +36,7 @@ __all__ = [
     "Limits",
     "MetricsSnapshot",
     "PartitionDecision",
+    "PartitionOffsets",
     "PressureChanged",
     "PressureGauge",
     "PressureLevel",
@@ -46,14 +44,19 @@ __all__ = [
     "ScalabilityConfig",
     "ScalableSubsystem",
     "ScalingRegistry",
+    "StreamReading",
+    "StreamScaleDecision",
+    "StreamScalePolicy",
+    "StreamScaleState",
     "UndecodableRecordError",
     "UnknownSubsystemError",
     "apply_changes",
     "bounded",
     "check_limits",
-    "decide_consumers",
     "decide_partitions",
+    "decide_stream_scale",
     "describe_limits",
     "limits_to_json",
     "next_level",
+    "restore_state",
 ]

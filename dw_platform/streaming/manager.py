@@ -16,8 +16,9 @@ from types import TracebackType
 from typing import Self
 
 from dw_platform.foundation import Clock, InvalidValueError, PlatformError, SystemClock
+from dw_platform.foundation.ticker import Ticker
 from dw_platform.log import LogBatch, Records, UnknownTopicError, check_name
-from dw_platform.scaling import ConsumerDecision, GaugeReading, PressureChanged, PressureGauge
+from dw_platform.scaling import GaugeReading, PressureChanged, PressureGauge, StreamScaleDecision
 from dw_platform.store import PersistentStore
 from dw_platform.streaming.backpressure import Deadline, StreamingBackpressureHandler
 from dw_platform.streaming.checkpoints import Checkpoints, StreamCheckpoint
@@ -34,7 +35,6 @@ from dw_platform.streaming.scaler import ConsumersWanted, StreamScaler
 from dw_platform.streaming.strategies import BackpressureStrategy
 from dw_platform.streaming.stream import Stream
 from dw_platform.streaming.subscription import StreamSubscription
-from dw_platform.streaming.ticker import Ticker
 from dw_platform.streaming.waits import Steps, run, run_async
 
 log = logging.getLogger(__name__)
@@ -226,7 +226,7 @@ class StreamingScalingManager:
         with self._evaluating:
             return self._scaler.grow(stream, partitions, self._limits, why="asked for")
 
-    def wanted_consumers(self, topic: str, group: str) -> ConsumerDecision | None:
+    def wanted_consumers(self, topic: str, group: str) -> StreamScaleDecision | None:
         """Return how many consumers a group should have, and why; None before the first look."""
         return self._scaler.wanted(topic, group)
 

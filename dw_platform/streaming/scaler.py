@@ -1,18 +1,22 @@
 """Looks at throughput and lag now and then, and acts: partitions are grown, consumers are asked for.
 
-The decisions themselves are in dw_platform/scaling/streams.py.
+The decisions themselves are in dw_platform/scaling: streams.py for partitions, stream_scale.py for consumers.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import pyarrow as pa
-
-from dw_platform.foundation import Clock, Ema, EventHub
-from dw_platform.log import RecordsExpiredError
-from dw_platform.scaling import ConsumerDecision, decide_consumers, decide_partitions
+from dw_platform.foundation import Clock, EventHub
+from dw_platform.scaling import (
+    PartitionOffsets,
+    StreamReading,
+    StreamScaleDecision,
+    StreamScalePolicy,
+    StreamScaleState,
+    decide_partitions,
+    decide_stream_scale,
+)
 from dw_platform.store import PersistentStore
-from dw_platform.streaming.contract import Broker
 from dw_platform.streaming.depth import Positions, read_positions
 from dw_platform.streaming.groups import live_groups
 from dw_platform.streaming.growth import Growth, grow
@@ -21,7 +25,6 @@ from dw_platform.streaming.stream import Stream
 
 # A growth that was put off pauses publishers each time it is tried.
 _TRY_AGAIN_AFTER_S = 30.0
-_PARTITIONS_LOOKED_AT = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,23 +38,13 @@ class ConsumersWanted:
     reason: str
 
 
-@dataclass(slots=True)
-class _Pace:
-    """How fast a group reads, from one look to the next."""
-
-    read: int
-    at: float
-    per_consumer: Ema
-
-
 class StreamScaler:
     """Evaluates one stream at a time; used by one thread at a time, except for `wanted`."""
 
     def __init__(self, store: PersistentStore, *, clock: Clock) -> None:
         self._store, self._clock = store, clock
         self._events: EventHub[ConsumersWanted] = EventHub()
-        self._paces: dict[tuple[str, str], _Pace] = {}
-        self._wanted: dict[tuple[str, str], ConsumerDecision] = {}
+        self._wanted: dict[tuple[str, str], StreamScaleDecision] = {}
         self._not_before: dict[str, float] = {}
         self._grown = self._put_off = 0
 
@@ -59,7 +52,7 @@ class StreamScaler:
         """Call `listener` when a group should have more or fewer consumers; return a function that ends this."""
         return self._events.subscribe(listener)
 
-    def wanted(self, topic: str, group: str) -> ConsumerDecision | None:
+    def wanted(self, topic: str, group: str) -> StreamScaleDecision | None:
         """Return how many consumers a group should have; None before the first look."""
         return self._wanted.get((topic, group))
 
@@ -109,49 +102,18 @@ class StreamScaler:
             self._not_before[stream.topic] = self._clock.monotonic() + _TRY_AGAIN_AFTER_S
 
     def _look_at_group(self, stream: Stream, group: str, current: int, positions: Positions) -> None:
-        lag = positions.lag(group)
-        decision = decide_consumers(
-            current,
-            lag=lag,
-            lag_ms=self._lag_ms(stream, group, positions) if lag else 0.0,
-            arrival_rate=stream.traffic.published.per_second(),
-            capacity_per_consumer=self._capacity(stream.topic, group, current, positions),
-            partitions=stream.gate.partitions,
-            config=stream.definition.scalability,
-        )
         key = (stream.topic, group)
         before = self._wanted.get(key)
+        reading = StreamReading(
+            at=self._clock.now(),
+            partitions={
+                number: PartitionOffsets(positions.next_of(group, number), end)
+                for number, end in positions.ends.items()
+            },
+            consumers=current,
+        )
+        policy = StreamScalePolicy(scalability=stream.definition.scalability)
+        decision = decide_stream_scale(reading, before.state if before else StreamScaleState(), policy)
         self._wanted[key] = decision
         if decision.consumers != (before.consumers if before else current):
             self._events.publish(ConsumersWanted(stream.topic, group, current, decision.consumers, decision.reason))
-
-    def _capacity(self, topic: str, group: str, current: int, positions: Positions) -> float:
-        """Return how many records a second one consumer reads while it is behind; 0 while that is not known."""
-        now, read = self._clock.monotonic(), sum(positions.next_of(group, p) for p in positions.ends)
-        pace = self._paces.setdefault((topic, group), _Pace(read, now, Ema()))
-        passed, progress = now - pace.at, read - pace.read
-        # One that has read everything might have read more.
-        if passed > 0 and progress > 0 and positions.lag(group):
-            pace.per_consumer.update(progress / passed / current)
-        pace.read, pace.at = read, now
-        return pace.per_consumer.value or 0.0
-
-    def _lag_ms(self, stream: Stream, group: str, positions: Positions) -> float:
-        """Return the age of the oldest unread record, among the partitions that are furthest behind."""
-        lags = {number: lag for number, lag in positions.lags(group).items() if lag}
-        behind = sorted(lags, key=lambda number: -lags[number])[:_PARTITIONS_LOOKED_AT]
-        times = [_time_of(stream.broker, stream.topic, n, positions.next_of(group, n)) for n in behind]
-        oldest = min((at for at in times if at is not None), default=None)
-        return 0.0 if oldest is None else max(self._clock.now().timestamp() * 1_000 - oldest, 0.0)
-
-
-def _time_of(broker: Broker, topic: str, partition: int, offset: int) -> int | None:
-    """Return when the first record from `offset` on was written, in milliseconds."""
-    fetcher = broker.fetcher(topic, partition)
-    try:
-        batch = fetcher.fetch(offset, max_records=1)
-    except RecordsExpiredError:
-        return None  # it went meanwhile
-    finally:
-        fetcher.close()
-    return int(batch.batches[0]["timestamp"].cast(pa.int64())[0].as_py()) if batch.batches else None

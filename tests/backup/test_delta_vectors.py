@@ -40,7 +40,7 @@ def test_an_inline_vector_has_no_file_and_no_vector_has_no_id() -> None:
 
 
 def test_a_vector_outside_of_the_table_is_told_apart_from_an_unreadable_one() -> None:
-    with pytest.raises(OutsideVectorError, match="s3://other/x.bin"):
+    with pytest.raises(OutsideVectorError, match=r"s3://other/x\.bin"):
         vector_file({"storageType": "p", "pathOrInlineDv": "s3://other/x.bin"})
     for unreadable in ({"storageType": "r", "pathOrInlineDv": "x"}, {**VECTOR, "pathOrInlineDv": "short"}):
         with pytest.raises(UnreadableVectorError):

@@ -5,6 +5,7 @@ import errno
 import hashlib
 import os
 import pickle
+import stat
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,7 @@ from dw_platform.backup import (
     StoredFile,
     pack_groups,
 )
+from dw_platform.backup.codec import UndecodableError, decoded
 from dw_platform.backup.keys import RepositoryKeys
 from dw_platform.backup.layout import DESCRIPTION
 from dw_platform.backup.packs import PACK_BYTES
@@ -206,6 +208,8 @@ def test_chunks_that_change_places_or_objects_do_not_decrypt(tmp_path: Path) -> 
         bench.object(one).write_bytes(head + b"".join(bad))
         with pytest.raises(ObjectDamagedError):
             bench.store.check(one.object_name, 48 + step * len(bad))
+        with pytest.raises(UndecodableError):  # by the encryption alone, before any hash is compared
+            list(decoded([head, *bad], ".enc", KEYS))
 
 
 def test_an_object_of_another_key_is_refused(tmp_path: Path) -> None:
@@ -300,14 +304,42 @@ def test_a_full_disk_is_told_and_leaves_nothing(
 def test_an_object_whose_fsync_fails_does_not_appear(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     file = bench.file(os.urandom(1000))
 
-    def fsync(_descriptor: int) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        real(descriptor)
 
     with monkeypatch.context() as failing:
         failing.setattr(os, "fsync", fsync)
         with pytest.raises(RepositoryUnavailableError):
             bench.store.put_file(bench.place, file)
     assert bench.objects() == bench.leftovers() == []
+
+
+def test_a_name_is_given_after_the_content_is_on_disk_and_lasts_when_the_call_returns(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.put(b"so that no folder has to be made below")
+    steps: list[str] = []
+    sync, replace_path = os.fsync, Path.replace
+
+    def fsync(descriptor: int) -> None:
+        steps.append("sync content" if stat.S_ISREG(os.fstat(descriptor).st_mode) else "sync folder")
+        sync(descriptor)
+
+    def renamed(path: Path, target: Path) -> Path:
+        steps.append("name")
+        return replace_path(path, target)
+
+    file = bench.file(b"so that no folder has to be made below, either")
+    digest = hashlib.sha256((bench.source / file.path).read_bytes()).hexdigest()
+    (bench.repository / "objects" / digest[:2]).mkdir(exist_ok=True)
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(Path, "replace", renamed)
+    bench.store.put_file(bench.place, file)
+    assert steps == ["sync content", "name", "sync folder"]
 
 
 def test_nothing_is_written_where_the_disk_is_not_mounted(bench: Bench) -> None:

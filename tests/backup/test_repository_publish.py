@@ -24,6 +24,7 @@ from dw_platform.backup import (
 from dw_platform.backup.layout import FENCE
 from dw_platform.backup.manifests import ManifestStore
 from dw_platform.backup.storage import Storage
+from dw_platform.backup.sweep import _Sweep
 from dw_platform.foundation import FakeClock, InvalidValueError
 from dw_platform.store import LeaseLock, LeaseLostError, LeaseMode, MemoryStore
 from tests.backup.repository_kit import back_up, new_repository, restored, write_table
@@ -85,6 +86,7 @@ def test_a_sweep_before_the_manifest_is_noticed_and_nothing_is_published(
     repository: BackupRepository, capture: TableCapture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (
+        before(monkeypatch, ManifestStore, "write", lambda: pytest.fail("a manifest was written")),
         before(monkeypatch, BackupRepository, "publish", lambda: remove_an_object(repository)),
         pytest.raises(SweptMeanwhileError),
     ):
@@ -182,7 +184,7 @@ def test_a_sweep_spares_what_a_backup_published_since_it_looked_needs(
     old_garbage(repository, capture, tmp_path)
     paused = hold_of(repository, LeaseMode.EXCLUSIVE)
     refs: list[BackupRef] = []
-    with before(monkeypatch, Storage, "walk", lambda: refs.append(back_up(repository, tmp_path / "t", capture))):
+    with before(monkeypatch, _Sweep, "_read_notes", lambda: refs.append(back_up(repository, tmp_path / "t", capture))):
         prune(repository, [], paused)
     assert restored(repository, refs[0]) == CONTENTS
 

@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from dw_platform.backup.contents import StoredFile
 from dw_platform.backup.log_order import order_log
 from dw_platform.backup.log_publish import finish_publish, publish_log, undo_publish
 from dw_platform.backup.place import Place
-from dw_platform.backup.restore_claim import Phase, read_claim
+from dw_platform.backup.restore_claim import Phase, read_claim, write_claim
 from dw_platform.backup.restore_errors import (
     LogIncompleteError,
     RestoredTableUsedError,
@@ -26,8 +27,9 @@ from dw_platform.backup.restore_errors import (
     TargetClaimedError,
     TargetTakenError,
 )
+from dw_platform.backup.restore_files import restore_file
 from dw_platform.backup.restore_target import claim_target
-from tests.backup.delta_tables import HandTable, Killed, bucket, stored, write_staged
+from tests.backup.delta_tables import HandTable, Killed, bucket, reader, stored, write_staged
 
 JOB = "job"
 OLD_ROWS, NEW_ROWS = 2, 5
@@ -248,6 +250,24 @@ def test_a_table_that_somebody_made_meanwhile_is_left_alone(tmp_path: Path) -> N
     assert (rows_seen(stage.folder), stage.leftovers()) == (1, [])
 
 
+def test_a_table_made_between_the_two_renames_keeps_neither_log_from_coming_back(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, replaces=True)
+    stage.publish()
+    (stage.folder / "_delta_log").rename(stage.folder / "_delta_log.dw-job")
+    claim = read_claim(stage.target)
+    assert claim is not None
+    write_claim(stage.target, replace(claim, phase=Phase.STAGED))
+    between = HandTable(stage.folder).begin().append(1)
+    for attempt in (stage.publish, stage.finish, stage.undo):
+        with pytest.raises(TargetTakenError) as caught:
+            attempt()
+        assert caught.value.found == "_delta_log"
+        assert rows_seen(stage.folder) == 1
+    shutil.rmtree(between.log)
+    stage.undo()
+    assert (rows_seen(stage.folder), stage.leftovers()) == (OLD_ROWS, [])
+
+
 def test_a_restored_table_that_was_written_to_is_not_taken_back(tmp_path: Path, *, replaces: bool) -> None:
     stage = Stage(tmp_path, replaces=replaces)
     stage.publish()
@@ -258,6 +278,23 @@ def test_a_restored_table_that_was_written_to_is_not_taken_back(tmp_path: Path, 
     assert rows_seen(stage.folder) == NEW_ROWS
     stage.finish()
     assert stage.leftovers() == []
+
+
+@pytest.mark.parametrize("phase", [Phase.STAGED, Phase.PUBLISHED])
+@pytest.mark.parametrize("end", [Stage.finish, Stage.undo])
+def test_a_task_that_writes_once_more_after_the_log_appeared_changes_nothing(
+    tmp_path: Path, phase: Phase, end: Callable[[Stage], None], *, replaces: bool
+) -> None:
+    stage = Stage(tmp_path, replaces=replaces)
+    stage.publish()
+    claim = read_claim(stage.target)
+    assert claim is not None
+    write_claim(stage.target, replace(claim, phase=phase))
+    [late] = [entry for entry in stage.entries if entry.source.path.endswith("00000000000000000001.json")]
+    restore_file(late, reader(stage.source.place)(late), stage.target, job=JOB)
+    end(stage)
+    expected = NEW_ROWS if end is Stage.finish else stage.before
+    assert (rows_seen(stage.folder), stage.leftovers()) == (expected, [])
 
 
 def test_another_job_can_neither_finish_nor_take_back(tmp_path: Path) -> None:
@@ -363,9 +400,18 @@ def test_in_a_bucket_a_table_that_somebody_made_meanwhile_is_left_alone(tmp_path
     with pytest.raises(TargetTakenError):
         publish_log(stage.target, JOB, stage.entries)
     assert rows_seen(stage.folder) == 1
+    assert undo_publish(stage.target, JOB)
+    assert (rows_seen(stage.folder), stage.leftovers()) == (1, [])
+
+
+def test_in_a_bucket_a_restored_table_that_was_written_to_is_not_taken_back(tmp_path: Path) -> None:
+    stage = BucketStage(tmp_path, history=True)
+    publish_log(stage.target, JOB, stage.entries)
+    (stage.folder / "_delta_log/00000000000000000006.json").write_text('{"commitInfo": {}}\n')
     with pytest.raises(RestoredTableUsedError):
         undo_publish(stage.target, JOB)
-    assert rows_seen(stage.folder) == 1
+    assert rows_seen(stage.folder) == NEW_ROWS
+    assert finish_publish(stage.target, JOB)
 
 
 def test_claiming_again_tells_how_far_a_restore_came(tmp_path: Path) -> None:

@@ -93,9 +93,7 @@ def test_an_older_version_of_a_bucket_is_captured_by_number_and_by_time(source: 
     assert capture_table(source, version=2).state.rows == 9
 
 
-def test_while_a_log_is_published_readers_find_nothing_or_the_whole_table(
-    s3: str, source: Place, place: Place
-) -> None:
+def test_while_a_log_is_published_readers_find_nothing_or_the_whole_table(s3: str, source: Place, place: Place) -> None:
     target, seen, stop = place.child("watched"), list[list[int] | None](), threading.Event()
     capture = capture_table(source, history=True)
     entries = stored(source, capture)

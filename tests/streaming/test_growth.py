@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dw_platform.foundation import InvalidValueError
+from dw_platform.foundation import FakeClock, InvalidValueError
 from dw_platform.log import Records
 from dw_platform.scaling import ScalabilityConfig
 from dw_platform.store import MemoryStore, PersistentStore
@@ -224,30 +224,37 @@ def test_fewer_partitions_are_refused() -> None:
         streams.grow("orders", 3)
 
 
-def test_consumers_are_asked_for_when_the_oldest_unread_record_is_too_old() -> None:
-    broker, heard = memory(ALONE), list[ConsumersWanted]()
-    config = ScalabilityConfig(max_lag_ms=1_000)
-    with serving(definition(broker, groups=("g",), scalability=config), started=False) as streams:
+def test_consumers_are_asked_for_while_a_group_falls_behind_and_leave_when_fewer_have_long_been_enough() -> None:
+    broker, heard, clock = memory(ALONE), list[ConsumersWanted](), FakeClock()
+
+    def look(publish: int, read: int) -> None:
+        for _ in range(4):  # batches take turns, so each partition gets one
+            streams.publish_sync("orders", Records([b"x"] * (publish // 4)))
+        positions = broker.committed("orders", "g")
+        ends = broker.end_offsets("orders")
+        share = read // len(ends)
+        broker.commit("orders", "g", {n: min(positions.get(n, 0) + share, end) for n, end in ends.items()})
+        clock.advance(15)
+        streams.evaluate()
+
+    stream = definition(broker, partitions=4, groups=("g",), scalability=ScalabilityConfig(max_partitions=4))
+    with serving(stream, clock=clock, started=False) as streams:
         streams.on_consumers_wanted(heard.append)
         assert streams.wanted_consumers("orders", "g") is None
-        streams.publish_sync("orders", Records([b"new"]))
-        streams.evaluate()
-        assert heard == []
-        old = Records([b"old"] * 10, timestamps_ms=[1_000] * 10)
         for _ in range(4):
-            streams.publish_sync("orders", old)
-        streams.evaluate()
+            look(publish=600, read=600)
+        assert heard == []
+        look(publish=3_000, read=600)
+        look(publish=3_000, read=600)
         (wanted,) = heard
-        assert (wanted.topic, wanted.group, wanted.current, wanted.wanted) == ("orders", "g", 1, 2)
-        assert "unread records" in wanted.reason
+        assert (wanted.topic, wanted.group, wanted.current, wanted.wanted) == ("orders", "g", 1, 4)
+        assert "records wait" in wanted.reason
         decision = streams.wanted_consumers("orders", "g")
         assert decision is not None
-        assert streams.scaling_metrics()["wanted_consumers.orders.g"] == decision.consumers == 2
-        streams.evaluate()
-        assert len(heard) == 1
-        broker.commit("orders", "g", broker.end_offsets("orders"))
-        streams.evaluate()
-        assert heard[-1].wanted == 1
+        assert streams.scaling_metrics()["wanted_consumers.orders.g"] == decision.consumers == 4
+        for _ in range(30):
+            look(publish=40, read=10_000)
+        assert [each.wanted for each in heard] == [4, 1]
 
 
 def test_the_background_threads_do_all_this_by_themselves() -> None:

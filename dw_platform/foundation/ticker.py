@@ -4,7 +4,8 @@ import logging
 import threading
 from collections.abc import Callable
 
-from dw_platform.foundation import Clock, PlatformError
+from dw_platform.foundation.clock import Clock
+from dw_platform.foundation.errors import PlatformError
 
 log = logging.getLogger(__name__)
 
@@ -15,7 +16,7 @@ class Ticker:
     An outage (a PlatformError) is logged when it begins and when it ends, anything else every time.
     """
 
-    def __init__(self, name: str, work: Callable[[], None], period_s: Callable[[], float], *, clock: Clock) -> None:
+    def __init__(self, name: str, work: Callable[[], object], period_s: Callable[[], float], *, clock: Clock) -> None:
         self._name, self._work, self._period_s, self._clock = name, work, period_s, clock
         self._lock = threading.Lock()
         self._wake = threading.Event()
