@@ -11,6 +11,7 @@ version's checksum file, if there is one, must count the same files and bytes.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
@@ -35,6 +36,8 @@ from dw_platform.foundation import InvalidValueError
 
 # Log cleanup runs once after a checkpoint, so a second listing nearly always holds.
 _ATTEMPTS = 5
+# What this platform's extractions keep beside a table: whole files, named after the hash of their content.
+_VALUE = re.compile(r"_dw_values/[0-9a-f]{2}/[0-9a-f]{64}")
 
 
 def capture_table(
@@ -95,6 +98,8 @@ def _capture(place: Place, listing: LogListing, version: int, *, history: bool) 
     for kind, path in _by_kind(live, other):
         if path in present and path not in files:
             files[path] = _source(present[path], kind, live.data.get(path))
+    # They were there before the commit whose rows name them.
+    files.update((path, _source(file, FileKind.VALUE)) for path, file in present.items() if _VALUE.fullmatch(path))
     return TableCapture(state=state, files=tuple(files[path] for path in sorted(files)))
 
 

@@ -17,13 +17,16 @@ class FileKind(StrEnum):
     CHANGE = "change"
     """Rows of the change data feed."""
 
+    VALUE = "value"
+    """A value too large for its row, which has the file's name; the log does not know of it."""
+
     LOG = "log"
     """A commit, checkpoint, sidecar or checksum below `_delta_log`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFile:
-    """A file as it lies at its source; Delta never writes one again under the same name, but for its log's checksums."""
+    """A file as it lies at its source; Delta never writes one again under its name, but for checksums of its log."""
 
     path: str
     kind: FileKind

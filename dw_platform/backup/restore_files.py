@@ -11,10 +11,8 @@ bucket sets its own times.
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -24,59 +22,17 @@ from dw_platform.backup.delta_files import storage_errors
 from dw_platform.backup.place import Place
 from dw_platform.backup.restore_aside import aside
 from dw_platform.backup.restore_errors import RestoredBytesDifferError
-from dw_platform.backup.restore_plan import RestorePlan, destination
+from dw_platform.backup.restore_plan import destination
 
 _PIECE_BYTES = 1024 * 1024
-
-Read = Callable[[StoredFile], Iterator[bytes]]
-"""Gives a file's bytes out of the backup; its failures are a repository's, so any OSError is one of the target."""
 
 Gate = Callable[[int], AbstractContextManager[Any]]
 """Admits one read or write of so many bytes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestoreReport:
-    """What was done."""
-
-    written: int
-    kept: int
-    """There already, and the same."""
-
-    bytes: int
-    """Of the files that were written."""
-
-
 def no_gate(_size: int) -> AbstractContextManager[Any]:
     """Admit everything at once."""
     return nullcontext()
-
-
-def restore_files(
-    plan: RestorePlan, read: Read, target: Place, *, job: str, workers: int = 4, gate: Gate = no_gate
-) -> RestoreReport:
-    """Carry out the plan with threads; after an error no further file is begun, and what is whole stays."""
-
-    def check(entry: StoredFile) -> int | None:
-        return None if holds(entry, target, job=job, gate=gate) else write(entry)
-
-    def write(entry: StoredFile) -> int:
-        restore_file(entry, read(entry), target, job=job, gate=gate)
-        return entry.source.size
-
-    with ThreadPoolExecutor(max(1, workers)) as pool:
-        tasks = [pool.submit(check, entry) for entry in plan.check]
-        tasks += [pool.submit(write, entry) for entry in plan.write]
-        try:
-            wait(tasks, return_when=FIRST_EXCEPTION)
-        finally:
-            pool.shutdown(cancel_futures=True)
-        failed = (task.exception() for task in tasks if not task.cancelled())
-        for error in filter(None, failed):
-            raise error
-        sizes = [task.result() for task in tasks]
-    written = [size for size in sizes if size is not None]
-    return RestoreReport(written=len(written), kept=len(sizes) - len(written), bytes=sum(written))
 
 
 def restore_file(entry: StoredFile, chunks: Iterable[bytes], target: Place, *, job: str, gate: Gate = no_gate) -> None:

@@ -16,7 +16,7 @@ from dw_platform.backup.contents import FileKind, StoredFile, TableCapture
 from dw_platform.backup.delta_files import read_file
 from dw_platform.backup.log_publish import finish_publish, publish_log
 from dw_platform.backup.place import Place
-from dw_platform.backup.restore_files import restore_files
+from dw_platform.backup.restore_files import holds, restore_file
 from dw_platform.backup.restore_plan import plan_restore
 from dw_platform.backup.restore_target import claim_target, existing_files
 
@@ -117,7 +117,9 @@ def write_staged(source: Place, target: Place, entries: list[StoredFile], *, job
     """Restore all files; the log is not visible yet."""
     claim_target(target, job, overwrite=overwrite)
     plan = plan_restore(entries, existing_files(target), job=job)
-    restore_files(plan, reader(source), target, job=job)
+    read = reader(source)
+    for entry in (*plan.write, *(entry for entry in plan.check if not holds(entry, target, job=job))):
+        restore_file(entry, read(entry), target, job=job)
 
 
 def copy_table(source: Place, target: Place, *, job: str = "job", **wish: Any) -> TableCapture:

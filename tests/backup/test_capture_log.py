@@ -450,3 +450,12 @@ def test_a_table_that_a_catalog_owns_is_refused(table: HandTable) -> None:
         table.commit(protocol(writers=(feature,)))
         with pytest.raises(CatalogOwnedError, match=feature):
             capture_table(table.place)
+
+
+def test_large_values_beside_the_table_are_captured_and_halves_of_them_are_not(table: HandTable) -> None:
+    table.commit(PROTOCOL, metadata(), table.add("a.parquet"))
+    name = f"_dw_values/ab/{'ab' * 32}"
+    for path in (name, "_dw_values/new-5f", "_dw_parts/job/0.json"):
+        (table.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (table.root / path).write_bytes(b"a large value")
+    assert paths(capture_table(table.place), FileKind.VALUE) == [name]

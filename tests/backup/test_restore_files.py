@@ -11,8 +11,8 @@ from dw_platform.backup.contents import FileKind, SourceFile, StoredFile
 from dw_platform.backup.delta_errors import TableForbiddenError, TableStorageError
 from dw_platform.backup.place import Place
 from dw_platform.backup.restore_errors import RestoredBytesDifferError
-from dw_platform.backup.restore_files import holds, restore_file, restore_files
-from dw_platform.backup.restore_plan import RestorePlan, plan_restore
+from dw_platform.backup.restore_files import holds, restore_file
+from dw_platform.backup.restore_plan import plan_restore
 from dw_platform.backup.restore_target import existing_files
 from tests.backup.delta_tables import bucket
 
@@ -97,27 +97,9 @@ def test_a_file_of_the_right_size_is_kept_only_if_its_bytes_are_right(target: Pl
     swapped = entry("other", CONTENT[::-1])
     restore_file(swapped, pieces(CONTENT[::-1]), target, job="j")
     plan = plan_restore([same, other, absent], existing_files(target), job="j")
-    report = restore_files(plan, lambda _: pieces(), target, job="j")
-    assert (report.written, report.kept, report.bytes) == (2, 1, 2 * len(CONTENT))
-    assert all(holds(each, target, job="j") for each in (same, other, absent))
-
-
-def test_a_failure_ends_the_restore_and_keeps_what_is_whole(target: Place) -> None:
-    files = [entry(f"f{number:03}") for number in range(200)]
-
-    def read(each: StoredFile) -> Iterator[bytes]:
-        return pieces(b"damaged" if each.source.path == "f002" else CONTENT)
-
-    plan = RestorePlan(write=tuple(files), check=(), foreign=())
-    with pytest.raises(RestoredBytesDifferError) as caught:
-        restore_files(plan, read, target, job="j", workers=2)
-    assert caught.value.path == "f002"
-    there = everything(target)
-    assert 2 <= len(there) < 200
-    assert set(there.values()) == {len(CONTENT)}
-    again = plan_restore(files, there, job="j")
-    report = restore_files(again, lambda _: pieces(), target, job="j", workers=2)
-    assert (report.kept, report.written) == (len(there), 200 - len(there))
+    assert [each.source.path for each in plan.write] == ["absent"]
+    kept = {each.source.path: holds(each, target, job="j") for each in plan.check}
+    assert kept == {"same": True, "other": False}
 
 
 def test_every_write_and_every_comparison_passes_the_gate(target: Place) -> None:
