@@ -8,28 +8,31 @@ import json
 
 import dagster as dg
 
-from assets.backups import BACKUP_POOL, RECOVER_JOB, recover_backups_job
+from assets.backups import BACKUP_POOL, RECOVER_JOB
 from dw_platform.config import PlatformConfig
-from dw_platform.fileio import real_disks, sample_once
+from dw_platform.fileio import CounterSource, DiskStats, real_disks, sample_once
+from dw_platform.foundation import InvalidValueError
 from dw_platform.pipelines.backup_jobs import incomplete_jobs
 from dw_platform.pipelines.backup_limits import BackupLimits
 from dw_platform.pipelines.limits import effective_backup_limits, limit_control
 from dw_platform.scaling.concurrency import ConcurrencyPolicy, Follow, LatencyTrail, decide_concurrency
 from resources import PlatformResource, PoolLimits
 
+# What has failed so often waits for a person, or for the next scheduled backup, which goes on with it.
+_MOST_ATTEMPTS = 5
 # The daemon's own default; the averages remember about three ticks, a minute and a half.
 _EVERY_S = 30
 
 
-def backup_sensors(config: PlatformConfig) -> list[dg.SensorDefinition]:
-    """Return the sensors of backups; none if nothing is backed up."""
-    return [_recovery(), _concurrency(config)] if config.backups.policies else []
+def backup_sensors(config: PlatformConfig, counters: CounterSource | None = None) -> list[dg.SensorDefinition]:
+    """Return the sensors of backups, none if nothing is backed up; `counters` are those of the machine's disks."""
+    return [_recovery(), _concurrency(config, counters or DiskStats())] if config.backups.policies else []
 
 
 def _recovery() -> dg.SensorDefinition:
     @dg.sensor(
         name="backup_recovery",
-        job=recover_backups_job,
+        job_name=RECOVER_JOB,
         minimum_interval_seconds=60,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Goes on with backups, restores and removals whose process died.",
@@ -41,15 +44,19 @@ def _recovery() -> dg.SensorDefinition:
         jobs = incomplete_jobs(platform.open())
         if not jobs:
             return dg.SkipReason("no backup, restore or removal was left unfinished")
+        hopeful = [job for job in jobs if job.attempts < _MOST_ATTEMPTS]
+        if not hopeful:
+            told = "; ".join(f"{job.kind} of {job.subject} did not end in {job.attempts} attempts" for job in jobs)
+            return dg.SkipReason(f"{told}; `dw backup recover` tries again")
         # The attempts are part of the key: what failed is tried again, but not while the last attempt is under way.
-        key = ",".join(f"{job.id}:{job.attempts}" for job in jobs)
-        told = "; ".join(f"{job.kind} of {job.subject}" for job in jobs)
+        key = ",".join(f"{job.id}:{job.attempts}" for job in hopeful)
+        told = "; ".join(f"{job.kind} of {job.subject}" for job in hopeful)
         return dg.RunRequest(run_key=f"{RECOVER_JOB}:{key}", tags={"dw/reason": told})
 
     return backup_recovery
 
 
-def _concurrency(config: PlatformConfig) -> dg.SensorDefinition:
+def _concurrency(config: PlatformConfig, counters: CounterSource) -> dg.SensorDefinition:
     follow = Follow(config.backups.follow)
 
     @dg.sensor(
@@ -61,7 +68,7 @@ def _concurrency(config: PlatformConfig) -> dg.SensorDefinition:
     def backup_concurrency(context: dg.SensorEvaluationContext, platform: PlatformResource) -> dg.SensorResult:
         opened, pools = platform.open(), PoolLimits(context.instance)
         disks, trail = _remembered(context.cursor)
-        tick = sample_once(disks, interval_s=_EVERY_S, clock=opened.clock)
+        tick = sample_once(disks, interval_s=_EVERY_S, source=counters, clock=opened.clock)
         limits = effective_backup_limits(opened)
         if (reading := tick.sample.reading) is not None:
             trail = trail.after(limits.jobs, await_ms=reading.await_ms, bytes_per_s=reading.bytes_per_s)
@@ -96,5 +103,5 @@ def _remembered(cursor: str | None) -> tuple[str | None, LatencyTrail]:
     try:
         disks, trail = json.loads(cursor or "null")
         return disks, LatencyTrail.from_json(trail)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, InvalidValueError):
         return None, LatencyTrail()

@@ -20,7 +20,7 @@ from dw_platform.backup.codec import Buffer, encoder
 from dw_platform.backup.contents import SourceFile
 from dw_platform.backup.keys import RepositoryKeys
 from dw_platform.backup.place import Place
-from dw_platform.backup.reading import PIECE_BYTES, Gate
+from dw_platform.backup.reading import PIECE_BYTES, Gate, no_gate
 from dw_platform.backup.repository_errors import (
     SourceFileChangedError,
     SourceFileGoneError,
@@ -127,7 +127,7 @@ def source_pieces(source: Place, file: SourceFile, *, io: Gate) -> Iterator[memo
         raise SourceFileChangedError(file.path, file.size, total)
 
 
-def source_middle(source: Place, file: SourceFile, size: int, *, io: Gate) -> bytes:
+def source_middle(source: Place, file: SourceFile, size: int, *, io: Gate = no_gate) -> bytes:
     """Return so many bytes from the middle of a table's file; all of it if it is smaller."""
     with _reading(file.path), io(size):
         if not source.is_local:

@@ -48,6 +48,14 @@ class KeyFileExistsError(UserError):
         super().__init__(f"{path} is there already, and backups may need the key in it. Choose another file.")
 
 
+class KeyFileNotWrittenError(UserError):
+    """The file for a new key cannot be made."""
+
+    def __init__(self, path: Path, cause: str) -> None:
+        self.path, self.cause = path, cause
+        super().__init__(f"{path} cannot be written: {cause}. Name a file in a folder that you may write.")
+
+
 @app.command(short_help="Back up the tables of a policy.")
 def run(
     policy: Annotated[str, typer.Argument(help="A policy of `backups.policies`.")],
@@ -254,6 +262,8 @@ def key(
         file.touch(mode=0o600, exist_ok=False)
     except FileExistsError as error:
         raise KeyFileExistsError(file) from error
+    except OSError as error:
+        raise KeyFileNotWrittenError(file, error.strerror or str(error)) from error
     file.write_text(made + "\n")
     say(f"{file} has the key; keep a copy of it elsewhere.")
 

@@ -8,18 +8,22 @@ What begins with High priority is wanted now: its number of streams does not shr
 """
 
 import os
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from dw_platform.fileio.crew import Crew
+from dw_platform.fileio.crew import Crew, CrewStoppedError
+from dw_platform.fileio.diskstats import CounterSource
 from dw_platform.fileio.limits import IoLimits
 from dw_platform.fileio.manager import FilesystemScalingManager
 from dw_platform.fileio.polite import polite_thread
 from dw_platform.fileio.priority import IoPriority
 from dw_platform.fileio.sampling import UtilisationSampler
+from dw_platform.foundation import Clock
 from dw_platform.scaling.concurrency import ConcurrencyPolicy, LatencyTrail, decide_concurrency
 
 P = TypeVar("P")
@@ -52,12 +56,27 @@ class StreamPolicy:
         return max(self.concurrency.floor, min(wanted, self.concurrency.ceiling))
 
 
+_stop: ContextVar[threading.Event | None] = ContextVar("stop", default=None)
+
+
+@contextmanager
+def stopped_by(stop: threading.Event) -> Iterator[None]:
+    """Let the streams that are run in this block end with CrewStoppedError soon after `stop` is set."""
+    token = _stop.set(stop)
+    try:
+        yield
+    finally:
+        _stop.reset(token)
+
+
 def run_streams(pieces: Iterable[P], work: Callable[[P, IoGate], R], policy: StreamPolicy) -> list[R]:
     """Do `work` on every piece and return the results in order; raises the first error after all streams have ended."""
-    manager = process_io(policy.io)
+    manager, stop = process_io(policy.io), _stop.get() or threading.Event()
 
     def gate(nbytes: int) -> AbstractContextManager[Any]:
         crew.check()
+        if stop.is_set():
+            raise CrewStoppedError
         return manager.slot(policy.priority, nbytes=nbytes, caller=policy.caller)
 
     crew = Crew[P, R](
@@ -67,7 +86,13 @@ def run_streams(pieces: Iterable[P], work: Callable[[P, IoGate], R], policy: Str
         streams=policy.first,
         manners=polite_thread if policy.priority is IoPriority.LOW else nullcontext,
     )
-    return crew.run(pieces)
+    results = crew.run(pieces)
+    if stop.is_set():
+        raise CrewStoppedError
+    return results
+
+
+_making = threading.Lock()  # two threads that begin at once would make a manager each
 
 
 @lru_cache(maxsize=1)
@@ -77,7 +102,8 @@ def _manager() -> FilesystemScalingManager:
 
 def process_io(limits: IoLimits | None = None) -> FilesystemScalingManager:
     """Return the one manager of this process's file I/O, with these limits from now on."""
-    manager = _manager()
+    with _making:
+        manager = _manager()
     if limits is not None and limits != manager.current_limits():
         manager.reconfigure_limits(limits)
     return manager
@@ -86,9 +112,11 @@ def process_io(limits: IoLimits | None = None) -> FilesystemScalingManager:
 class _Pace:
     """Decides how many streams there may be, from one look at the disks to the next."""
 
-    def __init__(self, policy: StreamPolicy) -> None:
+    def __init__(
+        self, policy: StreamPolicy, counters: CounterSource | None = None, *, clock: Clock | None = None
+    ) -> None:
         self._policy, self._trail = policy, LatencyTrail()
-        self._sampler = UtilisationSampler(interval_s=policy.every_s)
+        self._sampler = UtilisationSampler(counters, interval_s=policy.every_s, clock=clock)
         self._sampler.sample()
 
     def __call__(self, streams: int) -> int:

@@ -4,10 +4,11 @@
 2. What an earlier backup has unchanged is taken from there; the rest is copied, by Spark tasks or by threads here.
 3. The manifest is written last. Until then there is no backup, and whoever goes on copies nothing twice.
 
-A file that vanishes while it is copied means that VACUUM or log cleanup was faster: the backup moves to the newest
-version, a few times at most, then it fails by the file's name.
+A file that vanishes while it is copied means that VACUUM or log cleanup was faster: the backup looks at the table
+again, a few times at most, then it fails by the file's name.
 """
 
+import logging
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -38,7 +39,7 @@ from dw_platform.backup import (
     new_manifest,
 )
 from dw_platform.config import BackupPolicySection
-from dw_platform.foundation import format_duration
+from dw_platform.foundation import TransientError, format_duration
 from dw_platform.lake.opening import TableMissingError
 from dw_platform.pipelines.backup_catalogue import catalogue_backups
 from dw_platform.pipelines.backup_copy import CopyWork, hands_of, pieces_of, without_log
@@ -53,11 +54,24 @@ from dw_platform.pipelines.backup_repository import (
 from dw_platform.pipelines.backup_tasks import NotedProgress, run_tasks, stream_policy, task_count
 from dw_platform.pipelines.platform import Platform
 
+log = logging.getLogger(__name__)
+
 # Each attempt copies only what is new, so a table is hardly ever faster than the third.
 _ATTEMPTS = 3
 _RETENTION = "delta.deletedFileRetentionDuration"
 _DELTAS_RETENTION = timedelta(days=7)
 _INTERVAL = re.compile(r"interval\s+(\d+)\s+(second|minute|hour|day|week)s?", re.IGNORECASE)
+
+
+class NotesLostError(TransientError):
+    """Notes of what was stored are gone, so the backup would lack files; none was made."""
+
+    def __init__(self, table: str, files: Sequence[str]) -> None:
+        self.table, self.files = table, tuple(files)
+        super().__init__(
+            f"{table}: the notes about {len(files)} files that were just copied cannot be read, {files[0]} among them. "
+            "No backup was made; run it again, and verify the repository if it happens twice: its disk may be failing."
+        )
 
 
 def back_up_table(
@@ -140,16 +154,16 @@ class _Backup:
         )
 
     def _copied(self, journal: Journal, *, full: bool) -> _Planned:
-        """Copy what is missing, of a newer version if a file vanishes meanwhile."""
+        """Copy what is missing; if a file vanishes meanwhile, capture the table again and go on from there."""
         attempt = 1
         while True:
             planned = self._planned(journal, full=full)
             try:
                 self._copy(planned.plan, journal)
-            except (SourceFileGoneError, SourceFileChangedError):
-                newest = capture_table(self._source).state.version
-                if attempt == _ATTEMPTS or newest == planned.capture.state.version:
+            except (SourceFileGoneError, SourceFileChangedError) as error:
+                if attempt == _ATTEMPTS:
                     raise
+                log.info("capturing again", extra={"table": self.table, "reason": str(error)})
                 attempt += 1
             else:
                 return planned
@@ -202,6 +216,8 @@ class _Backup:
         reused = [stored for stored in planned.plan.reuse if stored.source.path not in fresh]
         # The log's word on a file did not travel with the copy.
         sources = {file.path: file for file in planned.capture.files}
+        if lost := sources.keys() - {stored.source.path for stored in (*reused, *copied)}:
+            raise NotesLostError(self.table, sorted(lost))
         whole = [replace(stored, source=sources[stored.source.path]) for stored in (*reused, *copied)]
         is_full = planned.decision.kind is BackupKind.FULL
         manifest = new_manifest(

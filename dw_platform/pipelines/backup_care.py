@@ -8,6 +8,7 @@ from dw_platform.backup import (
     BackupRepository,
     ExpiryPlan,
     Finding,
+    FindingKind,
     ObjectCheck,
     SweepReport,
     VerifyReport,
@@ -92,7 +93,10 @@ class _Reading:
         self._tell(0, total, 0, len(listed))
         told = run_tasks(self.platform, work.verify, len(hands), in_spark=tasks > 1, on_wait=lambda: None)
         self._tell(total, total, len(listed), len(listed))
-        return [Finding(**finding) for findings in told for finding in findings]
+        # From a Spark task a finding comes as JSON, in which its kind is a text.
+        return [
+            Finding(**finding | {"kind": FindingKind(finding["kind"])}) for findings in told for finding in findings
+        ]
 
     def _tell(self, done: int, total: int, files: int, of: int) -> None:
         self.on_progress(BackupProgress(what="verifying", done_bytes=done, total_bytes=total, files=files, of_files=of))

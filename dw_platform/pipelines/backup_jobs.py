@@ -35,6 +35,17 @@ class JobBusyError(TransientError):
         )
 
 
+class JobGoneError(TransientError):
+    """A job that was to be gone on with is no longer as it was found."""
+
+    def __init__(self, kind: str, subject: str) -> None:
+        self.kind, self.subject = kind, subject
+        super().__init__(
+            f"{subject}: another process has gone on with the {kind} meanwhile, or has cleaned up after it. Look again "
+            "with `dw backup list`."
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupJob:
     """A job that was begun and is not done."""
@@ -107,16 +118,30 @@ def forget_job(platform: Platform, job: BackupJob) -> None:
 
 
 @contextlib.contextmanager
+def left_alone(platform: Platform, job: BackupJob) -> Iterator[None]:
+    """Keep everybody off a job that is cleaned up; JobBusyError or JobGoneError if somebody has gone on with it."""
+    with _alone(platform, job.kind, job.subject):
+        if job not in recorded_jobs(platform):
+            raise JobGoneError(job.kind, job.subject)
+        yield
+
+
+@contextlib.contextmanager
 def job_on(
-    platform: Platform, kind: JobKind, subject: str, options: Mapping[str, Any] | None = None
+    platform: Platform,
+    kind: JobKind,
+    subject: str,
+    options: Mapping[str, Any] | None = None,
+    *,
+    resumes: str | None = None,
 ) -> Iterator[tuple[BackupJob, Lease]]:
     """Work on `subject` alone, recorded as a job; an unfinished one of the same kind and options is taken over.
 
-    JobBusyError if another process works on it. When the block fails, the job stays with the reason, and goes on with
-    the next attempt.
+    JobBusyError if another process works on it; with `resumes`, JobGoneError if the job of that id is no longer there.
+    When the block fails, the job stays with the reason, and goes on with the next attempt.
     """
     with _alone(platform, kind, subject) as lease:
-        job = _begin(platform, kind, subject, dict(options or {}))
+        job = _begin(platform, kind, subject, dict(options or {}), resumes)
         try:
             yield job, lease
         except UserError:
@@ -131,7 +156,7 @@ def job_on(
         platform.store.delete(_key(job.id))
 
 
-def _begin(platform: Platform, kind: JobKind, subject: str, options: dict[str, Any]) -> BackupJob:
+def _begin(platform: Platform, kind: JobKind, subject: str, options: dict[str, Any], resumes: str | None) -> BackupJob:
     job = BackupJob(
         id=secrets.token_hex(8),
         kind=kind,
@@ -141,7 +166,10 @@ def _begin(platform: Platform, kind: JobKind, subject: str, options: dict[str, A
         options=options,
     )
     same = [each for each in recorded_jobs(platform) if (each.kind, each.subject) == (kind, subject)]
-    if before := next((each for each in same if each.options == options), None):
+    before = next((each for each in same if each.options == options), None)
+    if resumes is not None and (before is None or before.id != resumes):
+        raise JobGoneError(kind, subject)
+    if before is not None:
         job = replace(job, id=before.id, began=before.began, attempts=before.attempts + 1)
     elif kind == "restore":
         # Something else is restored into the same place, so nobody goes on with what was begun there.

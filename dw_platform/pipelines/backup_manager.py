@@ -19,7 +19,12 @@ from dw_platform.pipelines.backup_jobs import incomplete_jobs
 from dw_platform.pipelines.backup_limits import BackupLimits
 from dw_platform.pipelines.backup_recover import Recovered, recover_incomplete_jobs
 from dw_platform.pipelines.backup_report import BackupReport, OnProgress, PolicyReport, RestoreReport
-from dw_platform.pipelines.backup_repository import find_policy, open_repository, policy_tables
+from dw_platform.pipelines.backup_repository import (
+    TableNotInPolicyError,
+    find_policy,
+    open_repository,
+    policy_tables,
+)
 from dw_platform.pipelines.backup_restore import restore_policy, restore_table
 from dw_platform.pipelines.limits import effective_backup_limits
 from dw_platform.pipelines.platform import Platform
@@ -50,7 +55,10 @@ class BackupScalingManager:
         """Back up the policy's tables that exist, or those of `tables`; one that fails does not stop the others."""
         platform, section = self._platform, find_policy(self._platform.config, policy)
         named = policy_tables(platform.config, section)
-        wanted = list(tables) or [table for table in named if platform.lake.table(table).exists()]
+        for table in tables:
+            if table not in named:
+                raise TableNotInPolicyError(table, policy, named)
+        wanted = list(dict.fromkeys(tables)) or [table for table in named if platform.lake.table(table).exists()]
         done, failed = dict[str, BackupReport](), dict[str, PlatformError]()
 
         def work(table: str) -> None:

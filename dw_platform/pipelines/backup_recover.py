@@ -3,10 +3,18 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from dw_platform.backup import BackupNotFoundError
 from dw_platform.foundation import PlatformError
 from dw_platform.pipelines.backup import back_up_table
 from dw_platform.pipelines.backup_care import prune_backups
-from dw_platform.pipelines.backup_jobs import BackupJob, JobBusyError, forget_job, incomplete_jobs
+from dw_platform.pipelines.backup_jobs import (
+    BackupJob,
+    JobBusyError,
+    JobGoneError,
+    forget_job,
+    incomplete_jobs,
+    left_alone,
+)
 from dw_platform.pipelines.backup_report import OnProgress
 from dw_platform.pipelines.backup_repository import open_repository, policy_tables
 from dw_platform.pipelines.backup_restore import restore_backup, undo_restore
@@ -30,7 +38,7 @@ def recover_incomplete_jobs(
 ) -> list[Recovered]:
     """Go on with every job that nobody works on any more; with `discard`, clean up after it instead.
 
-    A job whose table or policy is no longer in platform.yaml is always cleaned up.
+    A job whose table or policy is no longer in platform.yaml, or whose backup has expired, is always cleaned up.
     """
     return [_recover(platform, job, discard=discard, on_progress=on_progress) for job in incomplete_jobs(platform)]
 
@@ -40,14 +48,20 @@ def _recover(platform: Platform, job: BackupJob, *, discard: bool, on_progress: 
         if discard or not _is_wanted(platform, job):
             return Recovered(job, "discarded", _discard(platform, job))
         return Recovered(job, "finished", _finish(platform, job, on_progress))
-    except JobBusyError as error:
+    except (JobBusyError, JobGoneError) as error:
         return Recovered(job, "busy", str(error), error)
     except PlatformError as error:
         return Recovered(job, "failed", str(error), error)
 
 
 def _is_wanted(platform: Platform, job: BackupJob) -> bool:
-    if job.kind != "backup":
+    if job.kind == "prune":
+        return True
+    if job.kind == "restore":
+        try:
+            open_repository(platform).find(str(job.options["backup"]))
+        except BackupNotFoundError:
+            return False
         return True
     policies = (policy for policy in platform.config.backups.policies if policy.name == job.options.get("policy"))
     return any(job.subject in policy_tables(platform.config, policy) for policy in policies)
@@ -64,6 +78,8 @@ def _finish(platform: Platform, job: BackupJob, on_progress: OnProgress) -> str:
                 str(job.options["backup"]),
                 job.subject,
                 overwrite=bool(job.options["overwrite"]),
+                # What another process has finished meanwhile is not put back over what was written since.
+                resumes=job.id,
                 on_progress=on_progress,
             )
             return f"{restored.table} is restored to {job.subject}"
@@ -73,10 +89,11 @@ def _finish(platform: Platform, job: BackupJob, on_progress: OnProgress) -> str:
 
 
 def _discard(platform: Platform, job: BackupJob) -> str:
-    if job.kind == "restore":
-        undo_restore(platform, job)
-    elif job.kind == "backup":
-        # Objects that nobody names go with the next removal.
-        open_repository(platform).journal(job.id).clear()
-    forget_job(platform, job)
+    with left_alone(platform, job):
+        if job.kind == "restore":
+            undo_restore(platform, job)
+        elif job.kind == "backup":
+            # Objects that nobody names go with the next removal.
+            open_repository(platform).journal(job.id).clear()
+        forget_job(platform, job)
     return f"what the {job.kind} of {job.subject} had begun is given up"

@@ -19,6 +19,17 @@ class UnknownPolicyError(UserError):
         super().__init__(f"There is no backup policy {name}. Policies: {listed}.")
 
 
+class TableNotInPolicyError(UserError):
+    """A policy backs up the tables that it names, and no others."""
+
+    def __init__(self, table: str, policy: str, tables: list[str]) -> None:
+        self.table, self.policy, self.tables = table, policy, tuple(tables)
+        super().__init__(
+            f"The policy {policy} does not name {table}. Its tables: {', '.join(tables) or 'none'}; more are added "
+            "under `backups.policies` in platform.yaml."
+        )
+
+
 class BackupKeyUnreadableError(UserError):
     """The file with the key of the repository cannot be read."""
 

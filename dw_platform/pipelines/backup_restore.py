@@ -8,7 +8,7 @@ After a crash the same call goes on; `undo_restore` takes it back instead.
 """
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +19,7 @@ from dw_platform.backup import (
     BackupRepository,
     Gate,
     Manifest,
+    ObjectDamagedError,
     ObjectStore,
     Place,
     RestorePlan,
@@ -33,6 +34,8 @@ from dw_platform.backup import (
     restore_file,
     undo_publish,
 )
+from dw_platform.backup.restore_claim import Claim, Phase
+from dw_platform.backup.restore_errors import RestoredBytesDifferError
 from dw_platform.fileio import IoPriority
 from dw_platform.fileio.streams import StreamPolicy, run_streams
 from dw_platform.foundation import Clock, UserError
@@ -50,6 +53,10 @@ from dw_platform.store.owner import process_owner
 _LOCK_FILES = ("_dw_commit.",)
 # Looking how far a restore is lists its target; that takes at most this share of the time.
 _LOOKING_SHARE = 0.1
+
+
+Written = tuple[int, int]
+"""How many files were written, and how many bytes."""
 
 
 class NoSuchBackupError(UserError):
@@ -149,17 +156,21 @@ def restore_backup(
     target: str,
     *,
     overwrite: bool = False,
+    resumes: str | None = None,
     on_progress: OnProgress = lambda _: None,
 ) -> RestoreReport:
-    """Restore one backup; whatever is raised, readers of the target see what was there before, and a retry goes on."""
+    """Restore one backup; whatever is raised, readers of the target see what was there before, and a retry goes on.
+
+    With `resumes` it only goes on with the job of that id.
+    """
     started = platform.clock.monotonic()
     location = target_location(platform, target)
     repository = open_repository(platform)
     manifest = repository.manifests.read(repository.find(backup_id))
     options = {"backup": backup_id, "overwrite": overwrite}
-    with job_on(platform, "restore", location.uri, options) as (job, _), repository.shared():
+    with job_on(platform, "restore", location.uri, options, resumes=resumes) as (job, _), repository.shared():
         restore = _Restore(platform, repository.objects, manifest, location, job, on_progress)
-        plan, replaced = restore.write(overwrite=overwrite)
+        written, replaced = restore.write(overwrite=overwrite)
         restore.publish()
     files = [entry.source for entry in manifest.files]
     return RestoreReport(
@@ -169,8 +180,8 @@ def restore_backup(
         target=location.uri,
         files=len(files),
         bytes=sum(file.size for file in files),
-        written_files=len(plan.write),
-        written_bytes=plan.bytes,
+        written_files=sum(count for count, _ in written),
+        written_bytes=sum(size for _, size in written),
         rows=manifest.state.rows,
         replaced=replaced,
         duration_s=platform.clock.monotonic() - started,
@@ -181,7 +192,16 @@ def undo_restore(platform: Platform, job: BackupJob) -> None:
     """Take back what an unfinished restore has done to its target; files that no log names are left to VACUUM."""
     location = target_location(platform, job.subject)
     with table_lock(location, platform.store, owner=process_owner()).exclusive():
-        undo_publish(place_of(location), job.id)
+        _take_back(place_of(location), job.id)
+
+
+def _take_back(target: Place, job_id: str) -> None:
+    """Let readers see what was there before; where that is being removed already, the restore is finished instead."""
+    claim = read_claim(target)
+    if claim is not None and claim.job == job_id and claim.phase is Phase.SETTLED:
+        finish_publish(target, job_id)
+    else:
+        undo_publish(target, job_id)
 
 
 def target_location(platform: Platform, target: str) -> TableLocation:
@@ -211,11 +231,14 @@ class _Restore:
     def target(self) -> Place:
         return place_of(self.location)
 
-    def write(self, *, overwrite: bool) -> tuple[RestorePlan, bool]:
-        """Bring all files to the target; return what had to be written, and whether a table was there before."""
+    def write(self, *, overwrite: bool) -> tuple[list[Written], bool]:
+        """Bring all files to the target; return what was written, and whether a table was there before."""
         self._free_target()
         claim = claim_target(self.target, self.job.id, overwrite=overwrite, besides=_LOCK_FILES)
-        plan = plan_restore(self.manifest.files, existing_files(self.target), job=self.job.id)
+        there = existing_files(self.target)
+        if _is_shown(claim, there):
+            return [], claim.replaces
+        plan = plan_restore(self.manifest.files, there, job=self.job.id)
         total = sum(entry.source.size for entry in self.manifest.files)
         tasks = task_count(self.platform, total)
         work = RestoreWork(
@@ -229,17 +252,17 @@ class _Restore:
         progress = TargetProgress(
             f"restoring {self.manifest.header.table}", plan, self.target, self.on_progress, self.platform.clock
         )
-        run_tasks(self.platform, work.restore, len(work.hands), in_spark=tasks > 1, on_wait=progress.tell)
+        written = run_tasks(self.platform, work.restore, len(work.hands), in_spark=tasks > 1, on_wait=progress.tell)
         progress.done()
-        return plan, claim.replaces
+        return [(count, size) for count, size in written], claim.replaces
 
     def _free_target(self) -> None:
         """Take back what a restore has left there that nobody will go on with; this process alone works on it now."""
         held = read_claim(self.target)
         known = {job.id for job in recorded_jobs(self.platform)}
-        if held is not None and held.job not in known:
+        if held is not None and (held.job not in known or held.phase is Phase.WITHDRAWN):
             with self._committing():
-                undo_publish(self.target, held.job)
+                _take_back(self.target, held.job)
 
     def _committing(self) -> contextlib.AbstractContextManager[None]:
         return table_lock(self.location, self.platform.store, owner=process_owner()).exclusive()
@@ -247,8 +270,17 @@ class _Restore:
     def publish(self) -> None:
         """Let readers see the table; nobody commits to the target meanwhile."""
         with self._committing():
-            publish_log(self.target, self.job.id, self.manifest.files)
+            if not _is_shown(read_claim(self.target), existing_files(self.target)):
+                publish_log(self.target, self.job.id, self.manifest.files)
             finish_publish(self.target, self.job.id)
+
+
+def _is_shown(claim: Claim | None, there: Collection[str]) -> bool:
+    """Whether readers see the restored log already, so that there is nothing left to write."""
+    if claim is None or claim.phase not in {Phase.STAGED, Phase.PUBLISHED, Phase.SETTLED}:
+        return False
+    waits = any(path.startswith(f"{claim.staging}/") for path in there)
+    return claim.phase is not Phase.STAGED or not waits
 
 
 Shelf = tuple[StoredFile, ...]
@@ -277,18 +309,28 @@ class RestoreWork:
 
     streams: StreamPolicy
 
-    def restore(self, hand: int) -> int:
-        """Write the files of one hand and return how many were not there already."""
-        return sum(run_streams(self.hands[hand], self._write, self.streams.shared_by(len(self.hands))))
+    def restore(self, hand: int) -> Written:
+        """Write the files of one hand and return what was not there already."""
+        written = run_streams(self.hands[hand], self._write, self.streams.shared_by(len(self.hands)))
+        return sum(count for count, _ in written), sum(size for _, size in written)
 
-    def _write(self, shelf: Shelf, io: Gate) -> int:
+    def _write(self, shelf: Shelf, io: Gate) -> Written:
         missing = [entry for entry in shelf if not self._is_there(entry, io)]
         if len(missing) == 1:
-            restore_file(missing[0], self.objects.read(missing[0], io=io), self.target, job=self.job_id, gate=io)
+            self._write_one(missing[0], io)
         elif missing:
             for entry, content in self.objects.read_pack(missing, io=io):
                 restore_file(entry, [content], self.target, job=self.job_id, gate=io)
-        return len(missing)
+        return len(missing), _size(missing)
+
+    def _write_one(self, entry: StoredFile, io: Gate) -> None:
+        # Hashed once, on its way to the target: twice takes as much of a core as all the rest.
+        content = self.objects.read_unchecked(entry, io=io)
+        try:
+            restore_file(entry, content, self.target, job=self.job_id, gate=io)
+        except RestoredBytesDifferError as error:
+            reason = f"{entry.source.path} was to have {error.expected}, but has {error.found}"
+            raise ObjectDamagedError(entry.object_name, reason) from error
 
     def _is_there(self, entry: StoredFile, io: Gate) -> bool:
         return entry.source.path in self.check and holds(entry, self.target, job=self.job_id, gate=io)

@@ -1,13 +1,14 @@
 """Where the reading and writing of backups happens: in Spark tasks, or in threads of this process."""
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from dw_platform.backup import Journal, SourceFile
 from dw_platform.fileio import IoPriority, real_disks
-from dw_platform.fileio.streams import StreamPolicy
+from dw_platform.fileio.streams import StreamPolicy, stopped_by
 from dw_platform.lake.jobs import UnderWay, job_under_way
 from dw_platform.pipelines.backup_report import BackupProgress, OnProgress
 from dw_platform.pipelines.limits import effective_backup_limits, effective_io_limits
@@ -47,10 +48,19 @@ def _under_way(platform: Platform, work: Callable[[int], Any], tasks: int, *, in
         with job_under_way(platform.spark.get(), tasks, work, "backup") as running:
             yield running
         return
-    here = UnderWay(lambda: [work(task) for task in range(tasks)], "backup")
+    stop = threading.Event()
+
+    def run() -> list[Any]:
+        with stopped_by(stop):
+            return [work(task) for task in range(tasks)]
+
+    here = UnderWay(run, "backup")
     try:
         yield here
     finally:
+        # Nobody waits for the result any more, after Ctrl-C for instance.
+        if here.wait(0) is None:
+            stop.set()
         here.join()
 
 
