@@ -63,6 +63,13 @@ class CommitConflictError(NotCommittedError, TransientError):
         super().__init__(f"{table}: another commit came first ({cause}). Nothing was committed; try again.")
 
 
+class TableReplacedError(CommitConflictError):
+    """Another log is in the place of the one that the commit was planned from: the table was restored meanwhile."""
+
+    def __init__(self, table: str) -> None:
+        super().__init__(table, "the table was restored from a backup meanwhile")
+
+
 class CommitRefusedError(NotCommittedError, PermanentError):
     """Delta refused the commit."""
 
@@ -140,6 +147,8 @@ def commit_files(
     With `removed` it holds it alone, and knows that nothing was committed since the snapshot. Positions may go back
     only where whoever calls has removed the rows beyond them.
     """
+    if snapshot.location.log_identity(snapshot.version) != snapshot.log_identity:
+        raise TableReplacedError(snapshot.table)
     if forward_only:
         check_positions(snapshot, positions)
     properties = CommitProperties(

@@ -73,6 +73,18 @@ class TableLocation:
         )
         return system, self.uri.removeprefix("s3://")
 
+    def log_identity(self, version: int) -> tuple[int, ...] | None:
+        """Return what tells the log of a local table, and its commit of that version, from another of the same name.
+
+        A restore over the table puts another log in its place, in which the same versions may come again. In a bucket
+        a table is never replaced.
+        """
+        if self.is_s3:
+            return None
+        log = self.local / "_delta_log"
+        found = [path.stat() for path in (log, log / f"{version:020d}.json") if path.exists()]
+        return tuple(status.st_ino for status in found)
+
     def prepare(self) -> None:
         """Make a local table's folder, or say why that is not possible."""
         if self.is_s3:

@@ -38,6 +38,7 @@ class Snapshot:
         self.location = location
         self.delta = open_delta(table, location, version=version)
         self.version = int(self.delta.version())
+        self.log_identity = location.log_identity(self.version)
 
     @cached_property
     def schema(self) -> pa.Schema:
