@@ -6,6 +6,7 @@ its own. Beside it this process copies the big table at Low priority, each time 
 
 import contextlib
 import multiprocessing
+import os
 import shutil
 import statistics
 import threading
@@ -80,6 +81,7 @@ class _Copying:
         self._stop.set()
         self._thread.join()
         shutil.rmtree(self._aside, ignore_errors=True)
+        os.sync()  # what is still to be written must not slow down the ingest that runs alone next
         if self._error is not None:
             raise self._error
 

@@ -63,13 +63,6 @@ class CommitConflictError(NotCommittedError, TransientError):
         super().__init__(f"{table}: another commit came first ({cause}). Nothing was committed; try again.")
 
 
-class TableReplacedError(CommitConflictError):
-    """Another log is in the place of the one that the commit was planned from: the table was restored meanwhile."""
-
-    def __init__(self, table: str) -> None:
-        super().__init__(table, "the table was restored from a backup meanwhile")
-
-
 class CommitRefusedError(NotCommittedError, PermanentError):
     """Delta refused the commit."""
 
@@ -148,7 +141,7 @@ def commit_files(
     only where whoever calls has removed the rows beyond them.
     """
     if snapshot.location.log_identity(snapshot.version) != snapshot.log_identity:
-        raise TableReplacedError(snapshot.table)
+        raise CommitConflictError(snapshot.table, "the table was restored from a backup meanwhile")
     if forward_only:
         check_positions(snapshot, positions)
     properties = CommitProperties(

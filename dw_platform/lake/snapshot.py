@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from deltalake import QueryBuilder
 from deltalake.exceptions import DeltaError
 
-from dw_platform.foundation import PermanentError
+from dw_platform.foundation import PermanentError, TransientError
 from dw_platform.lake.features import TableFacts, WriterChoice, choose_writer
 from dw_platform.lake.location import TableLocation
 from dw_platform.lake.opening import open_delta
@@ -28,6 +28,14 @@ class NeedsSparkError(PermanentError):
     def __init__(self, table: str, cause: str) -> None:
         self.table, self.cause = table, cause
         super().__init__(f"{table} cannot be read without Spark ({cause}). Read it as a DataFrame instead.")
+
+
+class TableReplacedError(TransientError):
+    """Another log is in the place of the one that was read: the table was restored meanwhile."""
+
+    def __init__(self, table: str) -> None:
+        self.table = table
+        super().__init__(f"{table} was restored from a backup meanwhile. Nothing was written; begin again with it.")
 
 
 class Snapshot:
@@ -70,6 +78,9 @@ class Snapshot:
 
     def position(self, app_id: str) -> int | None:
         """Return the version stored for `app_id` in the log: where a source partition is read next."""
+        # The handle reads the log when it is asked, and would take what another log says for what this one said.
+        if self.location.log_identity(self.version) != self.log_identity:
+            raise TableReplacedError(self.table)
         return self.delta.transaction_version(app_id)
 
     @cached_property

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from dw_platform.scaling.rivals import total_lag
 from dw_platform.scaling.simulated_stream import StreamSetup
-from dw_platform.scaling.simulator import RuleMaker, View
+from dw_platform.scaling.simulator import View
 from dw_platform.scaling.traces import Trace
 
 
@@ -51,6 +51,13 @@ class _Sample:
     busy: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Shrink:
+    second: int
+    wanted: int
+    outside: bool
+
+
 class FlinkAutoscaler:
     """One source vertex, which is what a group of consumers is to it."""
 
@@ -58,8 +65,11 @@ class FlinkAutoscaler:
         self._options, self._at_most = options or FlinkOptions(), at_most
         self._samples: deque[_Sample] = deque()
         self._stable_from = self._options.stabilization_s
-        self._shrinks: deque[tuple[int, int]] = deque()
+        self._shrinks: deque[_Shrink] = deque()
         self._shrink_since: int | None = None
+
+        self._lowest = self._options.utilization - self._options.boundary
+        self._highest = self._options.utilization + self._options.boundary
 
     @property
     def every_s(self) -> int:
@@ -107,15 +117,12 @@ class FlinkAutoscaler:
         if wanted == current:
             self._forget_shrinks()
             return current
-        backlog = read > 0 and last.lag / read > self._options.backlog_s
         if wanted < current:
-            return (
-                self._shrink(current, wanted, second)
-                if self._too_fast(can, rate, last.lag, backlog=backlog)
-                else current
-            )
+            backlog = read > 0 and last.lag / read > self._options.backlog_s
+            outside = not backlog and can > self._target(rate, last.lag, self._lowest, restart=True)
+            return self._shrink(current, _Shrink(second, wanted, outside))
         self._forget_shrinks()
-        return wanted if can < self._target(rate, last.lag, 1.0, restart=False) else current
+        return wanted if can < self._target(rate, last.lag, self._highest, restart=False) else current
 
     def _true_rate(self, read: float, busy: float) -> float:
         by_busy = read / busy if busy > 0 and read > 0 else math.inf
@@ -134,19 +141,17 @@ class FlinkAutoscaler:
         again = rate * self._options.restart_s / catch_up if restart else 0.0
         return lag / catch_up + again + rate / utilization
 
-    def _too_fast(self, can: float, rate: float, lag: float, *, backlog: bool) -> bool:
-        lower = self._options.utilization - self._options.boundary
-        return not backlog and can > self._target(rate, lag, lower, restart=True)
-
-    def _shrink(self, current: int, wanted: int, second: int) -> int:
+    def _shrink(self, current: int, asked: _Shrink) -> int:
         if self._shrink_since is None:
-            self._shrink_since = second
-        self._shrinks.append((second, wanted))
-        if second - self._shrink_since < self._options.scale_down_s:
+            self._shrink_since = asked.second
+        self._shrinks.append(asked)
+        begin = asked.second - self._options.scale_down_s
+        if begin < self._shrink_since:
             return current
-        while self._shrinks[0][0] < second - self._options.scale_down_s:
+        while self._shrinks[0].second < begin:
             self._shrinks.popleft()
-        return max(parallelism for _, parallelism in self._shrinks)
+        most = max(self._shrinks, key=lambda each: (each.wanted, each.second))
+        return most.wanted if most.outside else current
 
     def _forget_shrinks(self) -> None:
         self._shrinks.clear()
@@ -165,6 +170,3 @@ class FlinkAutoscaler:
 def flink(_: Trace, setup: StreamSetup) -> FlinkAutoscaler:
     """Return the rule with its defaults."""
     return FlinkAutoscaler(at_most=setup.max_consumers)
-
-
-FLINK: RuleMaker = flink

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from dw_platform.backup import BackupNotFoundError, ObjectMissingError
 from dw_platform.backup.restore_errors import TargetNestedError, TargetNotEmptyError
-from dw_platform.lake.commit import PositionConflictError
+from dw_platform.foundation import TransientError
 from dw_platform.pipelines import Platform
 from dw_platform.pipelines.backup_jobs import recorded_jobs
 from dw_platform.pipelines.backup_report import BackupProgress
@@ -260,12 +260,12 @@ def test_a_write_that_was_planned_before_a_restore_is_not_committed_behind_it(sh
     planned = table.snapshot()
     late = pa.table({"id": [99], "noise": [b"x"]})
     restore_table(shop, ORDERS, ORDERS, version=2, overwrite=True)
-    with pytest.raises(PositionConflictError):
+    with pytest.raises(TransientError):
         table.append(late, snapshot=planned, positions={source: 100})
     # The restored table comes to the same version again, by commits that the write was not planned from.
     while table.snapshot().version < planned.version:
         table.append(pa.table({"id": [7], "noise": [b"other"]}))
     before = table.snapshot()
-    with pytest.raises(PositionConflictError):
+    with pytest.raises(TransientError):
         table.append(late, snapshot=planned, positions={source: 100})
     assert (table.snapshot().version, table.snapshot().position(source)) == (before.version, before.position(source))
