@@ -6,7 +6,7 @@ from typing import Any
 import dagster as dg
 
 from assets.tables import asset_key, retried_when_transient
-from dw_platform.backup import VerifyScope
+from dw_platform.backup import NoRepositoryError, VerifyScope
 from dw_platform.config import BackupPolicySection, PlatformConfig
 from dw_platform.pipelines.backup_care import RepositoryNotHealthyError
 from dw_platform.pipelines.backup_manager import BackupScalingManager
@@ -145,8 +145,13 @@ def recover_all_backups(context: dg.OpExecutionContext, platform: PlatformResour
 @dg.op(pool=BACKUP_POOL, description="Removes backups that no rule keeps, then what no backup needs.")
 def prune_all_backups(context: dg.OpExecutionContext, platform: PlatformResource) -> None:
     """Let expire what the policies give up."""
-    with retried_when_transient():
-        report = BackupScalingManager(platform.open()).prune()
+    manager = BackupScalingManager(platform.open())
+    try:
+        with retried_when_transient():
+            report = manager.prune()
+    except NoRepositoryError as none:
+        context.log.info(f"nothing to remove: {none}")
+        return
     for header in report.plan.remove:
         context.log.info(f"{header.backup_id} of {header.table} went: {report.plan.reasons[header.backup_id]}")
     assert report.swept is not None
@@ -160,8 +165,12 @@ def verify_all_backups(context: dg.OpExecutionContext, config: VerifyRunConfig, 
     # A seed of its own each day, so that in time everything is read.
     seed = datetime.now(UTC).toordinal()
     for scope in (VerifyScope(only_new=True), VerifyScope(share=config.share, seed=seed)):
-        with retried_when_transient():
-            report = manager.verify(scope)
+        try:
+            with retried_when_transient():
+                report = manager.verify(scope)
+        except NoRepositoryError as none:
+            context.log.info(f"nothing to verify: {none}")
+            return
         context.log.info(f"{report.objects_read:,} of {report.objects_present:,} objects read")
         for finding in report.findings:
             context.log.error(f"{finding.kind.value}: {finding.file}, {finding.reason}")

@@ -108,6 +108,14 @@ def test_a_materialised_backup_shows_its_numbers_and_full_on_request(
     assert (again["unchanged"], again["kind"], again["why"]) == (False, "full", "a full one was asked for")
 
 
+def test_pruning_and_verifying_have_nothing_to_do_before_the_first_backup(
+    file: Path, definitions_of: DefinitionsOf, instance: dg.DagsterInstance
+) -> None:
+    definitions = definitions_of(file)
+    for name in ("verify_backups", "prune_backups"):
+        assert definitions.resolve_job_def(name).execute_in_process(instance=instance).success
+
+
 def test_a_verification_fails_by_name_when_a_backup_does_not_restore(
     file: Path, platform: Platform, definitions_of: DefinitionsOf, instance: dg.DagsterInstance
 ) -> None:
