@@ -10,7 +10,6 @@ Last, an ingest in another process beside a backup that never ends.
 
 import contextlib
 import os
-import shutil
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -19,7 +18,7 @@ from typing import Any
 
 from benchmarks.backup_beside import ALONE, BESIDE, measure_beside
 from benchmarks.backup_ours import Ours, append_files, open_platform, same_files, same_rows
-from benchmarks.backup_peers import Borg, Copy, Rclone, Restic, hash_files, installed
+from benchmarks.backup_peers import Borg, Copy, Rclone, Restic, hash_files, installed, path_of
 from benchmarks.harness import Measure, Options, measure
 
 NAME = "backup"
@@ -36,7 +35,7 @@ PASSES, QUICK_PASSES = 10, 2
 DROP_CACHES = Path("/proc/sys/vm/drop_caches")
 
 THREADS, SPARK = "dw, threads of one process", "dw, Spark tasks"
-SHA256SUM, OPENSSL = "sha256sum", "openssl dgst -sha256"
+HASHING = SHA256SUM, OPENSSL = "sha256sum", "openssl dgst -sha256"
 DURABILITY = (
     "dw fsyncs every file and folder; restic and borg fsync their repositories; after rclone, cp, and whatever peers "
     "restore, `sync -f` is part of the time. dw hashes by SHA-256 and neither encrypts nor compresses Parquet; borg "
@@ -100,6 +99,7 @@ class _Bench:
         bench.grow_to(files)
         bench.first_megabytes = bench.megabytes()
         bench.peers, bench.absent = installed(table, folder / "peers")
+        bench.absent += [name for name in HASHING if not path_of(name.split()[0])]
         return bench
 
     @property
@@ -148,19 +148,20 @@ class _Bench:
         objects = self.ours[0].objects()
         return [
             Measure(name=f"verify: {name}", run=partial(hash_files, name.split(), objects), before=self._cool)
-            for name in (SHA256SUM, OPENSSL)
-            if shutil.which(name.split()[0])
+            for name in HASHING
+            if name not in self.absent
         ]
 
     def equal(self) -> dict[str, bool]:
-        """Return whether what was restored last is what was backed up last."""
-        restic_and_borg = [peer for peer in self.peers if isinstance(peer, Restic | Borg)]
-        for tool in [*self.ours, *restic_and_borg]:
+        """Return whether what each restores now is what it backed up last."""
+        equal: dict[str, bool] = {}
+        for tool in [*self.ours, *(peer for peer in self.peers if isinstance(peer, Restic | Borg))]:
             tool.make_room()
             tool.restore()
-        return {f"equal rows, restored by {tool.name}": same_rows(self.table, tool.restored) for tool in self.ours} | {
-            f"equal files, restored by {peer.name}": same_files(self.table, peer.restored) for peer in restic_and_borg
-        }
+            what, same = ("rows", same_rows) if isinstance(tool, Ours) else ("files", same_files)
+            equal[f"equal {what}, restored by {tool.name}"] = same(self.table, tool.restored)
+            tool.make_room()
+        return equal
 
     def increments(self, tools: Sequence[Any], files: int) -> list[dict[str, Any]]:
         """Measure what five new files cost, in a table that began with so many; all have backed it up before."""

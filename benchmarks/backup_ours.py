@@ -33,7 +33,6 @@ backups:
   policies: [{name: all, tables: [bench.orders], max_chain: 100000}]
 """
 _NOTE_LETTERS = 64
-_NO_ROWS_LOST = "the restored table does not have the rows of its source"
 
 
 def open_platform(folder: Path) -> Platform:
@@ -91,10 +90,6 @@ class Ours:
     def restored(self) -> Path:
         """Return where it restores to."""
         return self.platform.home / "restored"
-
-    @property
-    def version(self) -> None:
-        """It is what this clone has."""
 
     def empty(self) -> None:
         """Make an empty repository, and forget the tables that name what was in the last one."""

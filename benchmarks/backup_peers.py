@@ -48,9 +48,9 @@ class Peer:
     @cached_property
     def version(self) -> str | None:
         """Return its version, None if it is not installed."""
-        if not (found := _path_of(self.program)):
+        if path_of(self.program) is None:
             return None
-        told = subprocess.run([found, *self.asking], capture_output=True, text=True, check=True).stdout
+        told = self._run(self.asking, inside=Path())
         number = re.search(r"\d+(\.\d+)+", told)
         return number[0] if number else told.strip()
 
@@ -68,9 +68,9 @@ class Peer:
         """Read the program from disk, whose cached pages were dropped along with those of the table."""
         self._run(self.asking)
 
-    def _run(self, arguments: Sequence[str], *, inside: Path | None = None, polite: bool = False) -> None:
+    def _run(self, arguments: Sequence[str], *, inside: Path | None = None, polite: bool = False) -> str:
         manners = ["nice", "-n", str(POLITE_NICE)] if polite else []
-        program = _path_of(self.program)
+        program = path_of(self.program)
         assert program is not None
         done = subprocess.run(
             [*manners, program, *arguments],
@@ -81,6 +81,7 @@ class Peer:
             check=False,
         )
         assert done.returncode == 0, f"{self.program} {arguments}: {done.stderr[-3000:]}"
+        return done.stdout
 
 
 class Restic(Peer):
@@ -138,12 +139,7 @@ class Borg(Peer):
 
     def restore(self) -> None:
         """Write the newest archive to a folder."""
-        listed = ["list", "--last", "1", "--format", "{archive}", str(self.kept)]
-        borg = _path_of(self.program)
-        assert borg is not None
-        newest = subprocess.run(
-            [borg, *listed], env={**os.environ, **self.environment}, capture_output=True, text=True, check=True
-        ).stdout
+        newest = self._run(["list", "--last", "1", "--format", "{archive}", str(self.kept)])
         self._run(["extract", f"{self.kept}::{newest}"], inside=self.restored)
         sync(self.restored)
 
@@ -196,7 +192,7 @@ def sync(place: Path) -> None:
     subprocess.run(["sync", "-f", str(place)], check=True)
 
 
-def _path_of(program: str) -> str | None:
+def path_of(program: str) -> str | None:
     """Return where a program is; some come as a wheel, into the folder of this Python."""
     return shutil.which(program) or shutil.which(program, path=str(Path(sys.executable).parent))
 

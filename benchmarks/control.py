@@ -31,7 +31,6 @@ SEEDS, QUICK_SEEDS = 10, 1
 OWN = "this platform"
 PICTURES = Path(__file__).parents[1] / "docs" / "images" / "control"
 SETUP = StreamSetup()
-_PERSISTENT = KedaTrigger(exclude_persistent_lag=True, limit_to_partitions_with_lag=True)
 # KEDA's own default is 10 records, which is a hundredth of a second of one consumer's reading.
 _KEDA_DEFAULT_S = 10 / SETUP.capacity
 
@@ -43,7 +42,8 @@ RULES: dict[str, RuleMaker] = {
     "HPA, 1 s": hpa(1),
     "KEDA, 15 s": keda(15),
     "KEDA, 1.5 s": keda(1.5),
-    "KEDA, 1.5 s, without persistent lag": keda(1.5, _PERSISTENT),
+    "KEDA, 1.5 s, no persistent lag": keda(1.5, KedaTrigger(exclude_persistent_lag=True)),
+    "KEDA, 1.5 s, partitions with lag": keda(1.5, KedaTrigger(limit_to_partitions_with_lag=True)),
     "KEDA, 10 records": keda(_KEDA_DEFAULT_S),
     "Flink": flink,
 }

@@ -28,6 +28,10 @@ from dw_platform.backup.repository_errors import (
 )
 from dw_platform.backup.storage import Storage, written
 
+# So much is on its way to the disk while more is read and hashed. Left to the end, one sync would wait for all of it,
+# and with it the syncs of everybody else on that file system.
+_STRETCH_BYTES = 4 * 1024 * 1024
+
 
 class Staged:
     """One object while it is written; its content's hash grows with it. Leaving the block removes what is left."""
@@ -37,6 +41,7 @@ class Staged:
         self._place = storage.place if storage.place.is_local else Place.at(tempfile.gettempdir())
         self.content, self.size = hashlib.sha256(), 0
         """Hash of what was taken, and bytes of its encoding."""
+        self._on_its_way = 0
         self._left = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -85,6 +90,14 @@ class Staged:
                 count = os.write(self._file.fileno(), view)
                 self.size += count
                 view = view[count:]
+            if self.size - self._on_its_way >= _STRETCH_BYTES and self._storage.place.is_local:
+                self._write_out()
+
+    def _write_out(self) -> None:
+        """Let the disk begin with what it has not got yet, and the cache forget what it has: nobody reads it soon."""
+        with contextlib.suppress(OSError):  # a hint; what goes wrong with the bytes is told by the sync
+            start, self._on_its_way = self._on_its_way, self.size
+            os.posix_fadvise(self._file.fileno(), start, self.size - start, os.POSIX_FADV_DONTNEED)
 
     def _upload(self, place: Place, path: str) -> None:
         with written(place):

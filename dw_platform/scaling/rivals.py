@@ -61,6 +61,8 @@ class Hpa:
 
     def _stabilised(self, second: int, desired: int, current: int) -> int:
         window = self._recommended
+        if not window:
+            window.append((second, current))  # as the controller does: what it finds is its first recommendation
         window.append((second, desired))
         while window[0][0] <= second - self.behavior.down_window_s:
             window.popleft()
