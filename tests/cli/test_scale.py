@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -58,7 +59,7 @@ def test_all_subsystems_are_shown_unless_one_is_named(dw: Dw) -> None:
     assert {each["subsystem"] for each in json.loads(dw("scale", "show", "--json").out)} >= {"bus", "streaming"}
     code, _, err = dw("scale", "show", "buss")
     assert code == 2
-    assert "There is no subsystem 'buss'. Known are: bus" in err
+    assert "There is no subsystem 'buss'. Known are: backup, bus" in err
 
 
 def test_a_change_reaches_a_running_process_which_is_named(dw: Dw, bus: ScalableMessageBus) -> None:
@@ -101,7 +102,7 @@ def test_a_process_that_fell_silent_is_marked(dw: Dw, file: Path) -> None:
         registry.register(bus)
         registry.publish()
         out = dw("scale", "show").out
-        assert "gateway@gone  silent  normal    0%    300 s ago, stale" in out
+        assert re.search(r"gateway@gone  silent  normal    0%    3\d\d s ago, stale", out)
         [shown] = json.loads(dw("scale", "show", "bus", "--json").out)
         assert (shown["nodes"][0]["state"], shown["nodes"][0]["stale"]) == ("silent", True)
         code, out, _ = dw("scale", "set", "bus", "partitions=3")
