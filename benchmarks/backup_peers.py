@@ -48,9 +48,9 @@ class Peer:
     @cached_property
     def version(self) -> str | None:
         """Return its version, None if it is not installed."""
-        if path_of(self.program) is None:
+        if (found := path_of(self.program)) is None:
             return None
-        told = self._run(self.asking, inside=Path())
+        told = subprocess.run([found, *self.asking], capture_output=True, text=True, check=True).stdout
         number = re.search(r"\d+(\.\d+)+", told)
         return number[0] if number else told.strip()
 

@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks import backup, run
 from benchmarks.backup_ours import append_files, open_platform, same_files, same_rows
+from benchmarks.backup_peers import Borg, Restic
 
 # What every machine has; Java is not among them, so a JVM would be missed.
 PROGRAMS = ("cp", "nice", "openssl", "sha256sum", "sync", "xargs")
@@ -37,6 +38,23 @@ def test_a_quick_run_names_the_peers_that_are_missing_and_goes_on(tmp_path: Path
     assert all(row["median"] > 0 and row["unit"] for row in result["measures"])
     assert result["checks"][f"equal rows, restored by {backup.THREADS}"] is True
     assert not [name for name in result["checks"] if "restic" in name]
+
+
+@pytest.mark.parametrize("kind", [Restic, Borg], ids=["restic", "borg"])
+def test_a_peer_puts_back_what_it_copied_last(tmp_path: Path, kind: type[Restic | Borg]) -> None:
+    table = tmp_path / "table"
+    table.mkdir()
+    peer = kind(table, tmp_path / "peer")
+    if peer.version is None:
+        pytest.skip(f"{peer.name} is not installed")
+    peer.empty()
+    for name in ("first", "second"):
+        (table / name).write_text(name)
+        peer.back_up()
+    peer.make_room()
+    peer.restore()
+    peer.verify()
+    assert same_files(table, peer.restored)
 
 
 def test_rows_that_changed_on_the_way_are_not_equal_to_their_source(tmp_path: Path) -> None:
