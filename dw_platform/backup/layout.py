@@ -24,6 +24,7 @@ from dw_platform.foundation import InvalidValueError
 DESCRIPTION = "dw_repository.json"
 FENCE = "fence.json"
 OBJECTS = "objects"
+OBJECT_FOLDERS = tuple(f"{number:02x}" for number in range(256))
 MANIFESTS = "manifests"
 COPIES = "copies"
 PINS = "pins"

@@ -15,7 +15,7 @@ from dw_platform.backup.fence import Fence, Hold
 from dw_platform.backup.health import Health
 from dw_platform.backup.journal import Journal
 from dw_platform.backup.keys import RepositoryKeys
-from dw_platform.backup.layout import DESCRIPTION
+from dw_platform.backup.layout import DESCRIPTION, OBJECT_FOLDERS, OBJECTS
 from dw_platform.backup.manifest import Manifest
 from dw_platform.backup.manifests import BackupRef, ManifestStore
 from dw_platform.backup.objects import ObjectStore, lacking
@@ -74,6 +74,7 @@ class BackupRepository:
         keys = description.keys(secret, place.shown)
         repository = cls(storage, description.repository_id, platform, keys, store, clock, compress)
         if made:
+            storage.make_folders(OBJECTS, OBJECT_FOLDERS)
             repository.fence.advance(process_owner(), clock.now())
         return repository
 

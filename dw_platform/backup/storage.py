@@ -14,7 +14,7 @@ import contextlib
 import errno
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -157,6 +157,17 @@ class Storage:
         if not target.parent.is_dir():
             self._make(target.parent)
         yield target
+
+    def make_folders(self, parent: str, names: Iterable[str]) -> None:
+        """Make many folders below one of a local place with one sync, where one at a time would cost one each."""
+        if not self.place.is_local:
+            return
+        with translated(self.place):
+            folder = self.place.local / parent
+            self._make(folder)
+            for name in names:
+                (folder / name).mkdir(exist_ok=True)
+            fsync_directory(folder)
 
     def _make(self, folder: Path) -> None:
         self.require_there()
