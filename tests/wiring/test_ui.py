@@ -207,15 +207,11 @@ def test_the_stream_shows_its_offsets_and_what_it_rejected(page: Any) -> None:
     keep(page, "sensor")
 
 
-def test_the_backups_of_tables_are_assets_with_a_schedule_and_sensors(report: dict[str, Any], page: Any) -> None:
+def test_the_backup_of_a_table_is_an_asset_that_says_how_to_restore_it(report: dict[str, Any], page: Any) -> None:
     assert {each["table"]: each["rows"] for each in report["restored"]}["shop.orders"] == 200_000
-    page.goto("/locations/dw_platform/asset-groups/backups")
-    page.get_by_text("nightly").first.wait_for()
-    page.get_by_text("clicks").first.wait_for()
+    page.goto("/assets/backups/nightly/shop/orders")
+    page.get_by_text("dw backup restore shop.orders").first.wait_for()
     keep(page, "backups")
-    page.goto("/automation")
-    for name in ("nightly_backup_schedule", "backup_recovery", "backup_concurrency"):
-        page.get_by_text(name).first.wait_for()
 
 
 def test_the_gateways_own_page_shows_its_topics(page: Any, gateway: str) -> None:
